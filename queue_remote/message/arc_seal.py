@@ -169,9 +169,7 @@ def make_seal(
     return seal_fields(plan._replace(results=results, status=status), fields, digest, key, authserv, int(time.time()))
 
 
-def seal_fields(
-    plan: ArcPlan, fields: Fields, body_hash: bytes, key: SigningKey, authserv: bytes, now: int
-) -> bytes:
+def seal_fields(plan: ArcPlan, fields: Fields, body_hash: bytes, key: SigningKey, authserv: bytes, now: int) -> bytes:
     """Return the set. `fields` are those of the header, `body_hash` is the SHA-256 of the canonical body."""
     assert plan.status is not None
     number = b"%d" % plan.instance

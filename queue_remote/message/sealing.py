@@ -72,8 +72,13 @@ class Sealing:
         found = self._made.pop(name, None)
         if found is None or found[0] < now - KEPT_SECONDS:
             # The task goes on if its delivery ends and closes the message.
-            made = Message(os.dup(message.fileno())), Message(os.dup(original.fileno()))
-            found = now, asyncio.get_running_loop().create_task(self._make(*made))
+            copy = Message(os.dup(message.fileno()))
+            try:
+                stored = copy if message is original else Message(os.dup(original.fileno()))
+            except OSError:
+                copy.close()
+                raise
+            found = now, asyncio.get_running_loop().create_task(self._make(copy, stored))
         self._made[name] = found
         while len(self._made) > KEPT_MOST:
             del self._made[next(iter(self._made))]
@@ -89,7 +94,8 @@ class Sealing:
             return b""
         finally:
             message.close()
-            original.close()
+            if original is not message:
+                original.close()
 
     async def _make_set(self, message: Message, original: Message) -> bytes:
         # It takes 200 ms to load, and is not needed if no mail is sealed.

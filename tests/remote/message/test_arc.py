@@ -1,17 +1,31 @@
 """Forwarded mail is sealed as it leaves, other mail is not, and no fault of a key or a chain keeps it from leaving."""
 
+import base64
 import hashlib
+import itertools
+import math
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import dkim
 import pytest
-from dkim.canonicalization import CanonicalizationPolicy, Simple
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from dkim.canonicalization import CanonicalizationPolicy, Relaxed, Simple
 from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.home import Home
+from queue_base.queue.writer import received_line
+from queue_local.headers import delivered_to
 from queue_remote.control_check import check_home
 from queue_remote.message import arc_seal
 from queue_remote.message.arc_key import ArcLine, read_arc_key, unpack_arc
@@ -28,23 +42,24 @@ from queue_remote.message.arc_seal import (
 from queue_remote.message.dkim_keys import KeyLine, SigningKey, load_key
 from queue_remote.message.dkim_signature import wire_fields
 from queue_remote.message.file import Message
+from queue_smtpd.client_facts import ClientFacts
+from queue_smtpd.received_line import pack_received
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.report import SUCCESS
 from support.processes.refusals import value_or_refusal
 from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.dkim_keys import DkimZone, put_key, wire
 from support.servers.dns.dns_server import DnsServer
+from support.servers.smtp.raw_server import Peer, RawServer
 from support.servers.smtp.smtp_server import SmtpServer
 
 ZONE = DkimZone()
 OURS = ZONE.rsa("one@client.example")
 THEIRS = ZONE.rsa("two@list.example")
-RECEIVED = b"""Received: from mx.example.net (mx.example.net [192.0.2.1])
-  by client.example with ESMTPS id 4711-3;
-  23 Nov 2026 01:00:00 -0000
-"""
+CLIENT = ClientFacts("192.0.2.1", name=b"mx.example.net", hello=b"mx.example.net", esmtp=True)
+RECEIVED = pack_received(CLIENT, b"client.example", b"4711-3", 1795000000)
 RESULTS = b"Authentication-Results: client.example; dkim=pass (ok; good) header.d=example.net;\n\tspf=pass\n"
-FORWARDED = b"Received: (qmail 8123 invoked by uid 1000); 23 Nov 2026 01:00:01 -0000\nDelivered-To: j@client.example\n"
+FORWARDED = received_line(8123, 1000, 1795000001) + delivered_to(b"joe@client.example")
 MAIL = b"From: Ann <ann@example.net>\nTo: j@client.example\nSubject: hello\nDKIM-Signature: v=1\n\nA  message. \n.x\n\n"
 Sealer = Callable[..., bytes]
 
@@ -54,10 +69,12 @@ def opened(path: Path, stored: bytes) -> Message:
     return Message(os.open(path, os.O_RDONLY))
 
 
-def theirs(message: bytes, results: bytes = b"", seal: bytes = THEIRS) -> bytes:
+def theirs(message: bytes, results: bytes = b"", key: bytes = THEIRS, names: tuple[bytes, ...] = ()) -> bytes:
     """Return a message with a set that another host has made."""
     results = results or b"Authentication-Results: list.example; spf=pass\r\n"
-    made = dkim.arc_sign(results + wire(message), b"two", b"list.example", seal, b"list.example")
+    made = dkim.arc_sign(
+        results + wire(message), b"two", b"list.example", key, b"list.example", include_headers=list(names)
+    )
     return b"".join(made).replace(b"\r\n", b"\n") + message
 
 
@@ -112,7 +129,7 @@ def test_a_forwarded_message_gets_a_good_seal(seal: Sealer, top: bytes) -> None:
         FORWARDED + RECEIVED + MAIL,
         FORWARDED + RESULTS + MAIL,
         FORWARDED + RECEIVED + RESULTS.replace(b"client.", b"other.") + MAIL,
-        FORWARDED + RECEIVED.replace(b"ESMTPS", b"ESMTPSA") + RESULTS + MAIL,
+        FORWARDED + pack_received(CLIENT._replace(user=b"ann"), b"client.example", b"1", 0) + RESULTS + MAIL,
         FORWARDED + RECEIVED.replace(b"by client.", b"by other.") + RESULTS + MAIL,
         FORWARDED + RECEIVED + b"Received: from a by b with SMTP\n" + RESULTS + MAIL,
         FORWARDED + b"ARC-Seal: i=1; d=client.example\n" + RECEIVED + RESULTS + MAIL,
@@ -173,6 +190,53 @@ def test_keys_that_do_not_exist_or_are_odd_fail_the_chain(seal: Sealer) -> None:
     stored = FORWARDED + RECEIVED + RESULTS + theirs(MAIL)
     for record in (None, b"", b"rubbish", b"v=DKIM1; p=", b"v=DKIM1; p=" + b"A" * 4000, b"k=ed25519; p=AAAA"):
         assert b"cv=fail" in seal(stored, lambda name, record=record: record)
+
+
+def test_a_key_with_a_large_exponent_fails_the_chain(seal: Sealer) -> None:
+    """dkimpy takes any. Its arithmetic with it holds all threads up."""
+    key = load_pem_private_key(THEIRS, None)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    old = key.private_numbers()
+    order = (old.p - 1) * (old.q - 1)
+    exponent = next(number for number in itertools.count((1 << 64) + 1, 2) if math.gcd(number, order) == 1)
+    secret = pow(exponent, -1, order)
+    public = rsa.RSAPublicNumbers(exponent, old.public_numbers.n)
+    crt = secret % (old.p - 1), secret % (old.q - 1)
+    odd = rsa.RSAPrivateNumbers(old.p, old.q, secret, *crt, old.iqmp, public).private_key()
+    shown = odd.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    record = b"v=DKIM1; p=" + base64.b64encode(shown)
+    chain = theirs(MAIL, key=odd.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
+    assert dkim.arc_verify(wire(chain), dnsfunc=lambda name, timeout=0: record)[0] == b"pass"
+    assert b"cv=fail" in seal(FORWARDED + RECEIVED + RESULTS + chain, lambda name: record)
+
+
+def test_a_signature_of_very_many_names_fails_the_chain(seal: Sealer) -> None:
+    """dkimpy looks for each of them in all fields."""
+    chain = theirs(MAIL, names=(b"from", *(b"x-%d" % number for number in range(300))))
+    assert verdict(wire(chain)) == (b"pass", 1)
+    assert b"cv=fail" in seal(FORWARDED + RECEIVED + RESULTS + chain)
+
+
+@pytest.mark.parametrize(
+    ("sets", "tags"),
+    [
+        (1, b"h=a" + b"\x0b" * 60000 + b"b"),
+        (49, b"h=from\nX: " + b" y" * 20000),
+    ],
+    ids=["white space", "sets"],
+)
+def test_a_hostile_chain_takes_little_time(seal: Sealer, sets: int, tags: bytes) -> None:
+    digest = base64.b64encode(hashlib.sha256(Relaxed.canonicalize_body(wire(MAIL.partition(b"\n\n")[2]))).digest())
+    chain = [
+        b"ARC-Seal: i=%d; cv=%s; a=rsa-sha256; d=list.example; s=two; b=AAAA\n"
+        b"ARC-Authentication-Results: i=%d; x\n"
+        b"ARC-Message-Signature: i=%d; a=rsa-sha256; d=list.example; s=two; b=AAAA; bh=%s; %s\n"
+        % (number, b"pass" if number > 1 else b"none", number, number, digest, tags if number == sets else b"h=from")
+        for number in range(sets, 0, -1)
+    ]
+    begun = time.thread_time()
+    assert b"cv=fail" in seal(FORWARDED + RECEIVED + RESULTS + b"".join(chain) + MAIL)
+    assert time.thread_time() - begun < 0.7
 
 
 def test_a_long_chain_is_left_alone(seal: Sealer) -> None:
@@ -295,3 +359,26 @@ def test_a_key_of_another_kind_is_no_good(tmp_path: Path) -> None:
     put_key(tmp_path / "control", "arc.pem", ZONE.ed25519("three@client.example"))
     fault = read_arc_key(Home(str(home.path)), b"client.example").fault
     assert fault is not None and "not RSA" in fault
+
+
+def test_what_was_made_7_bit_is_sealed_as_it_goes_out_with_the_result_of_what_came(tmp_path: Path) -> None:
+    home = RemoteHome(tmp_path, arc="client.example:one:arc.pem", timeoutremote="60")
+    put_key(tmp_path / "control", "arc.pem", OURS)
+    record = (ZONE.lookup(b"two._domainkey.list.example.") or b"").decode()
+    heard: list[bytes] = []
+
+    def serve(peer: Peer) -> None:
+        peer.greet(b"SIZE")
+        heard.append(peer.take_message())
+
+    stored = FORWARDED + RECEIVED + RESULTS + theirs(MAIL.replace(b"A  message", b"\xe9"))
+    records = {("two._domainkey.list.example", "TXT"): [f'"{record[:200]}" "{record[200:]}"']}
+    with DnsServer(records) as dns, RawServer(serve) as server:
+        home.route_all_to(server.port)
+        home.control("resolver", f"127.0.0.1:{dns.port}")
+        with RemoteDaemon(home) as daemon:
+            assert daemon.deliver(home.message(stored), b"x@b.example").verdicts[0][0] == SUCCESS
+    content = heard[0].removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n.")
+    assert content.isascii()
+    assert b"cv=pass" in content
+    assert verdict(content) == (b"pass", 2)
