@@ -25,6 +25,8 @@ from queue_remote.route.unroutable import Unroutable
 
 # For all keys of a chain.
 LOOKUP_SECONDS = 15.0
+# Strangers can cause warnings: there is one in this time.
+QUIET_SECONDS = 60.0
 # Bytes of all TXT records at one name.
 _RECORD_MOST = 4096
 # Apart from the threads that sign: chains of strangers do not keep our own signatures waiting.
@@ -44,6 +46,8 @@ class Sealing:
         self._arc = arc
         self._ours = frozenset((me.strip().lower(), arc.authserv))
         self._router = router
+        self._quiet_until = 0.0
+        self._unsaid = 0
         self._made: dict[tuple[_Identity, _Identity], tuple[float, asyncio.Task[bytes]]] = {}
 
     def needed(self, stored: bytes) -> bool:
@@ -60,7 +64,7 @@ class Sealing:
                 return 0
             fields = await self._fields(message, original)
         except OSError as error:
-            _warn(reason(error))
+            self._warn(reason(error))
             return 0
         message.put_ahead(fields)
         return len(fields) + fields.count(b"\n")
@@ -90,7 +94,7 @@ class Sealing:
             return await self._make_set(message, original)
         except Exception as error:
             # Whatever is the matter with a message of a stranger, it is sent.
-            _warn(str(error) or type(error).__name__)
+            self._warn(str(error) or type(error).__name__)
             return b""
         finally:
             message.close()
@@ -127,6 +131,13 @@ class Sealing:
         record = b"".join(answer.records[0].strings) if answer.records else b""
         return record if len(record) <= _RECORD_MOST else b""
 
-
-def _warn(why: str) -> None:
-    complain(_PROGRAM, f"warning: unable to seal a forwarded message: {why[:500]}; it is sent without a seal")
+    def _warn(self, why: str) -> None:
+        """Log why a message has no seal; what follows within a minute is only counted."""
+        now = time.monotonic()
+        if now < self._quiet_until:
+            self._unsaid += 1
+            return
+        text = "".join([each if each.isprintable() else "?" for each in why[:500]])
+        more = f" (as were {self._unsaid} more)" if self._unsaid else ""
+        complain(_PROGRAM, f"warning: unable to seal a forwarded message: {text}; it is sent without a seal{more}")
+        self._quiet_until, self._unsaid = now + QUIET_SECONDS, 0

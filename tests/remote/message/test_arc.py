@@ -1,5 +1,6 @@
 """Forwarded mail is sealed as it leaves, other mail is not, and no fault of a key or a chain keeps it from leaving."""
 
+import asyncio
 import base64
 import hashlib
 import itertools
@@ -42,6 +43,8 @@ from queue_remote.message.arc_seal import (
 from queue_remote.message.dkim_keys import KeyLine, SigningKey, load_key
 from queue_remote.message.dkim_signature import wire_fields
 from queue_remote.message.file import Message
+from queue_remote.message.sealing import Sealing
+from queue_remote.route.router import Router
 from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.received_line import pack_received
 from queue_wire.format_error import FormatError
@@ -382,3 +385,20 @@ def test_what_was_made_7_bit_is_sealed_as_it_goes_out_with_the_result_of_what_ca
     assert content.isascii()
     assert b"cv=pass" in content
     assert verdict(content) == (b"pass", 2)
+
+
+def test_warnings_that_strangers_cause_are_few(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    home = RemoteHome(tmp_path, arc="client.example:one:arc.pem")
+    put_key(tmp_path / "control", "arc.pem", OURS)
+    sealing = Sealing(read_arc_key(Home(str(home.path)), b"client.example"), b"client.example", Router(b"me", {}, None))
+
+    async def seal_all() -> None:
+        for number in range(5):
+            stored = FORWARDED + RECEIVED + RESULTS + b"X: y\n" * (FIELDS_MOST + number) + MAIL
+            message = opened(tmp_path / "message", stored)
+            assert await sealing.seal(message, message) == 0
+            message.close()
+
+    asyncio.run(seal_all())
+    [line] = capfd.readouterr().err.splitlines()
+    assert line.endswith("its header has over 1000 fields; it is sent without a seal")
