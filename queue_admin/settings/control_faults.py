@@ -20,7 +20,9 @@ from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.format_error import FormatError, LineError
 
 # The files whose contents only queue-remote can check.
-OF_REMOTE = frozenset(("me", "helohost", "outgoingip", "resolver", "tlspolicy", "smtpauth", "dkim", "remoteprogram"))
+OF_REMOTE = frozenset(
+    ("me", "helohost", "outgoingip", "resolver", "tlspolicy", "smtpauth", "dkim", "arc", "remoteprogram")
+)
 PATIENCE = 60.0  # Seconds for queue-remote.
 
 
@@ -132,9 +134,9 @@ def _unknown_names(home: Home) -> Iterator[ControlFault]:
 
 
 def _named_files(home: Home) -> set[str]:
-    """Return the words of dkim and tlspolicy: they name files of keys and certificates, which may be in control/."""
+    """Return the words of dkim, arc and tlspolicy: they name keys and certificates, whose files may be in control/."""
     found: set[str] = set()
-    for name in ("dkim", "tlspolicy"):
+    for name in ("dkim", "arc", "tlspolicy"):
         try:
             data = read_control(home, name)
         except Temporary:

@@ -193,6 +193,7 @@ FILES: tuple[ControlFile, ...] = (
     ControlFile("tlspolicy", TABLE, "none", "how much TLS a nexthop needs", _REMOTE, SECOND, "TLS"),
     ControlFile("smtpauth", TABLE, "none", "passwords for relays", _REMOTE, SECOND, "AUTH", True),
     ControlFile("dkim", TABLE, "none", "keys that sign mail, by domain", _REMOTE, SECOND, "DKIM"),
+    ControlFile("arc", TABLE, "none", "key that seals forwarded mail", _REMOTE, SECOND, "ARC"),
     ControlFile("remoteprogram", TABLE, "none", "program in the place of SMTP delivery", _REMOTE, SECOND, "routing"),
     _number("timeoutprogram", "time for that program", _REMOTE, SECOND, "routing"),
     ControlFile("longlines", LINE, "`send`", "treatment of lines over 998 bytes", _REMOTE, SECOND, "routing"),
