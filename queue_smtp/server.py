@@ -325,7 +325,8 @@ class SmtpServer:
             if positive:
                 self.state = _HELLO
                 self.hello = b""
-                self.user = asked.attributes.get(b"LOGIN", self.user)
+                # Who has authenticated for the client before is not this one.
+                self.user = asked.attributes.get(b"LOGIN", b"")
             self._decide(reply, self._greeting())
         return self._go_on()
 
