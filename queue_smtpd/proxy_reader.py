@@ -107,7 +107,10 @@ class ProxyHeaderReader(asyncio.Protocol):
         # Until it is known whom the connection is for, it counts as the balancer's.
         self._readers.connections.limits.hold(self._ends.client)
         self._readers.add(self)
-        if not is_listed(self._ends.client, self._readers.clients):
+        if not self._ends.client:
+            # It has gone already, as a balancer that looks whether we are here.
+            self.end("connection lost")
+        elif not is_listed(self._ends.client, self._readers.clients):
             self._refuse(replies.PROXY_REFUSED)
 
     def data_received(self, data: bytes) -> None:

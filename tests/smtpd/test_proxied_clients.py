@@ -150,8 +150,10 @@ class Transport:
         self.aborted = self.reading = False
         self.protocol: object = None
 
-    def get_extra_info(self, name: str) -> tuple[str, int]:
-        return (self.peer, 4000) if name == "peername" else ("192.0.2.99", 2525)
+    def get_extra_info(self, name: str) -> tuple[str, int] | None:
+        if name == "peername":
+            return (self.peer, 4000) if self.peer else None
+        return "192.0.2.99", 2525
 
     def set_protocol(self, protocol: object) -> None:
         self.protocol = protocol
@@ -262,6 +264,15 @@ def test_any_other_host_is_turned_away_unheard(home: Home, peer: str) -> None:
             b"smtp 12: end refused: messages 0 errors 1 seconds 0",
         ]
         assert scene.limits.hold(peer) == 1
+
+    asyncio.run(play())
+
+
+def test_a_peer_that_has_gone_is_no_stranger(home: Home) -> None:
+    async def play() -> None:
+        scene = Scene(home, "")
+        assert scene.transport.aborted and len(scene.readers) == 0
+        assert scene.log.lines[1:] == [b"smtp 12: end connection_lost: messages 0 errors 0 seconds 0"]
 
     asyncio.run(play())
 
