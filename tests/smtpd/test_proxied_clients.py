@@ -17,7 +17,7 @@ from queue_smtpd.intake_links import IntakeLinks
 from queue_smtpd.log_writer import LogWriter
 from queue_smtpd.proxy_reader import HEADER_SECONDS, ProxyHeaderReader, ProxyReaders
 from queue_smtpd.recipient_lookups import RecipientAsker
-from queue_smtpd.smtp_connection import BegunSession, OpenConnections
+from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
@@ -208,7 +208,8 @@ class Scene:
         self.headers.append(header)
         address = header.client if header is not None else PROXY.address
         self.limits.hold(address)
-        return BegunSession(make_session(ClientFacts(address), client_limits=self.limits), 1, 2, address=address)
+        session = make_session(ClientFacts(address), client_limits=self.limits, xclients=b"203.0.113.9")
+        return BegunSession(session, 1, 2, address=address)
 
 
 @pytest.mark.parametrize("header", [HEADER, BINARY])
@@ -306,6 +307,32 @@ def test_a_header_that_is_late_or_cut_ends_the_connection(home: Home) -> None:
     asyncio.run(play())
 
 
+def test_the_connection_is_counted_for_the_client_that_xclient_names_and_for_no_other(home: Home) -> None:
+    def free(limits: ClientLimits, address: str) -> bool:
+        limits.hold(address)
+        found = limits.connect(address, 0.0)
+        limits.release(address)
+        return found is None
+
+    async def play() -> None:
+        scene = Scene(home)
+        limits = scene.limits
+        limits.configure(UNLIMITED._replace(concurrency=ClientLimit(1, 0)))
+        scene.reader.data_received(b"PROXY UNKNOWN\r\n" + EHLO)
+        assert not free(limits, PROXY.address)
+        connection = scene.transport.protocol
+        assert isinstance(connection, SmtpConnection)
+        for address, before in (("198.51.100.7", PROXY.address), ("198.51.100.8", "198.51.100.7")):
+            connection.data_received(b"XCLIENT ADDR=%s DESTPORT=26\r\n" % address.encode())
+            assert not free(limits, address) and free(limits, before)
+        status = connection.status(1.0)
+        assert (status.client, status.port) == ("198.51.100.8", 26)
+        connection.connection_lost(None)
+        assert free(limits, "198.51.100.8") and limits.hold("") == 1
+
+    asyncio.run(play())
+
+
 # Processes.
 
 
@@ -366,6 +393,11 @@ def test_a_daemon_behind_a_balancer_and_a_proxy(intake: IntakeDaemon) -> None:
                 say(client, b"XCLIENT ADDR=192.0.2.5 PORT=41\r\n", b"ESMTP\r\n")
                 say(client, EHLO + RELAYED, b"Recipient ok\r\n")
                 assert milter.macros[b"{client_addr}"] == b"192.0.2.5" and milter.macros[b"{client_port}"] == b"41"
+                # What a milter knows of a client is not for the next one.
+                known = milter.connections
+                say(client, b"RSET\r\nXCLIENT ADDR=192.0.2.5 PORT=42\r\n", b"ESMTP\r\n")
+                say(client, EHLO + RELAYED, b"Recipient ok\r\n")
+                assert milter.macros[b"{client_port}"] == b"42" and milter.connections == known + 1
             daemon.wait_for(b"connect 192.0.2.5:41 unknown to 127.0.0.1:")
 
 
