@@ -260,6 +260,10 @@ class SmtpServer:
             self._close("turned away")
         return self._go_on()
 
+    def offer_xclient(self, offered: bool) -> None:
+        """Offer XCLIENT from now on, or not: another client is there."""
+        self._settings = self._settings._replace(xclient=offered)
+
     def secured(self) -> list[ServerEvent]:
         """Note that the TLS handshake is done."""
         assert self.state is _TLS

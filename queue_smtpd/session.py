@@ -178,10 +178,9 @@ class SmtpSession:
         self._setup = setup
         self._filtered = setup.filters.any
         self._begun = now
-        settings = setup.settings
-        # XCLIENT does not change who may use it.
-        self._speaks_for_others = bool(setup.xclients) and is_listed(client.address, setup.xclients)
-        self._server = SmtpServer(settings._replace(xclient=True) if self._speaks_for_others else settings)
+        self._server = SmtpServer(setup.settings)
+        self._speaks_for_others = False
+        self._judge_proxy()
         self._port = self._server_port = 0
         self._lines: list[bytes] = []
         self._messages = self._errors = self._received = self._size = self._unknown = 0
@@ -265,9 +264,7 @@ class SmtpSession:
         client = self._client
         self._port, self._server_port = port, server_port
         self._lines.append(log.connect(self._number, client.address, port, client.name, client.server, server_port))
-        reply = busy
-        if reply is None and not self._speaks_for_others:
-            reply = self._setup.policy.greet(client, now)
+        reply = busy or self._judge_connection(now)
         if reply is not None:
             self._log_refusal(b"connect", reply)
         elif not self._speaks_for_others and (seconds := self._setup.policy.pause(client)):
@@ -289,10 +286,23 @@ class SmtpSession:
 
         There is no pause: who speaks before the greeting has spoken to the proxy.
         """
-        reply = self._setup.policy.greet(self._client, now)
+        reply = self._judge_connection(now)
         if reply is not None:
             self._log_refusal(b"connect", reply)
         return self._go_on(self._server.answer(reply), now)
+
+    def _judge_connection(self, now: float) -> ServerReply | None:
+        # Those of a proxy's are its clients'.
+        return None if self._speaks_for_others else self._setup.policy.greet(self._client, now)
+
+    def _judge_proxy(self) -> None:
+        """Offer XCLIENT to a host that may use it.
+
+        Behind XCLIENT that is the client's, since a proxy may pass on its commands.
+        """
+        if self._setup.xclients:
+            self._speaks_for_others = is_listed(self._client.address, self._setup.xclients)
+            self._server.offer_xclient(self._speaks_for_others)
 
     def begin_tls(self, now: float) -> list[Action]:
         """Answer TlsWanted: what is in data_to_send() then goes out in clear, and everything later under TLS."""
@@ -513,6 +523,7 @@ class SmtpSession:
         self._server_port = int(attributes.get(b"DESTPORT") or self._server_port)
         # RELAYCLIENT was for the proxy.
         self._setup = self._setup._replace(relay_suffix=b"")
+        self._judge_proxy()
         self._begun = now
         self._messages = self._errors = self._unknown = 0
         self._listed = None

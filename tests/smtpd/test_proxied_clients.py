@@ -57,12 +57,14 @@ def test_only_listed_hosts_see_xclient_and_may_use_it() -> None:
     assert stranger.feed(b"XCLIENT ADDR=192.0.2.5\r\n") == b"550 5.7.0 Not authorized to use XCLIENT\r\n"
     assert stranger.clients == []
     assert stranger.feed(RELAYED).splitlines()[-1] == DENIED
-    # The client that is named has no more rights than that; the proxy keeps them.
     proxy = proxied()
-    assert b"250-XCLIENT NAME ADDR PORT PROTO HELO LOGIN DESTADDR DESTPORT\r\n" in proxy.feed(EHLO)
-    for address in (b"198.51.100.7", b"192.0.2.5"):
-        assert proxy.feed(b"XCLIENT ADDR=%s\r\n" % address) == GREETING
-    assert proxy.feed(EHLO + RELAYED).endswith(b"250 2.1.5 Recipient ok\r\n")
+    for attribute in (b"NAME=c.example", b"ADDR=203.0.113.10", b"ADDR=192.0.2.5"):
+        assert b"250-XCLIENT NAME ADDR PORT PROTO HELO LOGIN DESTADDR DESTPORT\r\n" in proxy.feed(EHLO)
+        assert proxy.feed(b"XCLIENT %s\r\n" % attribute) == GREETING
+    # The client that it names, whose commands it may pass on, is not listed; as in Postfix.
+    assert b"XCLIENT" not in proxy.feed(EHLO)
+    assert proxy.feed(b"XCLIENT ADDR=198.51.100.7\r\n") == b"550 5.7.0 Not authorized to use XCLIENT\r\n"
+    assert proxy.feed(RELAYED).endswith(b"250 2.1.5 Recipient ok\r\n")
 
 
 def test_the_client_that_xclient_names_has_a_session_of_its_own() -> None:
@@ -87,14 +89,13 @@ def test_the_client_that_xclient_names_has_a_session_of_its_own() -> None:
 
 
 def test_a_login_counts_until_the_next_client() -> None:
-    session = proxied()
-    session.feed(EHLO + b"XCLIENT ADDR=198.51.100.7 LOGIN=jo+65\r\n")
-    assert session.feed(EHLO + RELAYED).endswith(b"250 2.1.5 Recipient ok\r\n")
-    assert b"smtp 12: auth joe XCLIENT" in session.lines
-    assert session.feed(b"XCLIENT ADDR=198.51.100.8\r\n").startswith(b"503 5.5.1 Not during")
     for attributes in (b"ADDR=198.51.100.8", b"LOGIN=[UNAVAILABLE]", b"NAME=c.example"):
-        session.feed(b"RSET\r\nXCLIENT LOGIN=joe\r\n" + EHLO)
-        assert session.feed(b"XCLIENT %s\r\n" % attributes) == GREETING
+        session = proxied()
+        session.feed(EHLO + b"XCLIENT LOGIN=jo+65\r\n")
+        assert session.feed(EHLO + RELAYED).endswith(b"250 2.1.5 Recipient ok\r\n")
+        assert session.lines[3] == b"smtp 12: auth joe XCLIENT"
+        assert session.feed(b"XCLIENT ADDR=198.51.100.8\r\n").startswith(b"503 5.5.1 Not during")
+        assert session.feed(b"RSET\r\nXCLIENT %s\r\n" % attributes).endswith(GREETING)
         assert session.feed(EHLO + RELAYED).splitlines()[-1] == DENIED
 
 
@@ -122,8 +123,9 @@ def test_limits_are_those_of_the_client_and_not_of_the_proxy() -> None:
         assert proxied(limits).greeting == GREETING
     session = proxied(limits)
     assert session.feed(EHLO + b"XCLIENT ADDR=198.51.100.7\r\n").endswith(GREETING)
-    refusal = b"421 4.7.0 Too many connections from your address\r\n"
-    assert session.feed(b"XCLIENT ADDR=198.51.100.7\r\n" + EHLO) == refusal
+    session = proxied(limits)
+    refusal = b"\r\n421 4.7.0 Too many connections from your address\r\n"
+    assert session.feed(EHLO + b"XCLIENT ADDR=198.51.100.7\r\n" + EHLO).endswith(refusal)
     assert session.session.over
     assert session.lines[-2:] == [
         b"smtp 12: refused connect: 421_4.7.0_Too_many_connections_from_your_address",
@@ -190,7 +192,8 @@ class Scene:
     `headers` are those with which sessions have begun.
     """
 
-    def __init__(self, home: Home, peer: str = PROXY.address, pause: int = 0) -> None:
+    def __init__(self, home: Home, peer: str = PROXY.address, pause: int = 0, xclients: bytes = b"") -> None:
+        self.xclients = xclients
         loop = asyncio.get_running_loop()
         self.log = _Lines()
         authenticator, checks = Authenticator(home, self.log), StrangerChecks(home, self.log)
@@ -208,7 +211,7 @@ class Scene:
         self.headers.append(header)
         address = header.client if header is not None else PROXY.address
         self.limits.hold(address)
-        session = make_session(ClientFacts(address), client_limits=self.limits, xclients=b"203.0.113.9")
+        session = make_session(ClientFacts(address), client_limits=self.limits, xclients=self.xclients)
         return BegunSession(session, 1, 2, address=address)
 
 
@@ -315,14 +318,14 @@ def test_the_connection_is_counted_for_the_client_that_xclient_names_and_for_no_
         return found is None
 
     async def play() -> None:
-        scene = Scene(home)
+        scene = Scene(home, xclients=b"203.0.113.0/24")
         limits = scene.limits
         limits.configure(UNLIMITED._replace(concurrency=ClientLimit(1, 0)))
         scene.reader.data_received(b"PROXY UNKNOWN\r\n" + EHLO)
         assert not free(limits, PROXY.address)
         connection = scene.transport.protocol
         assert isinstance(connection, SmtpConnection)
-        for address, before in (("198.51.100.7", PROXY.address), ("198.51.100.8", "198.51.100.7")):
+        for address, before in (("203.0.113.10", PROXY.address), ("198.51.100.8", "203.0.113.10")):
             connection.data_received(b"XCLIENT ADDR=%s DESTPORT=26\r\n" % address.encode())
             assert not free(limits, address) and free(limits, before)
         status = connection.status(1.0)
@@ -344,8 +347,8 @@ def intake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IntakeDaemon]:
         certificate, key = make_certificate(tmp_path_factory.mktemp("certificate"))
         for name, text in (
             ("rcpthosts", "example.org"), ("checkrcpt", "0"), ("relayclients", "192.0.2.5"),
-            ("proxyclients", "127.0.0.0/8"), ("xclients", "127.0.0.1"), ("smtpdcert", f":{certificate} {key}"),
-            ("smtpdlimits", "connections 0\nconcurrency 1"),
+            ("proxyclients", "127.0.0.0/8"), ("xclients", "127.0.0.1\n192.0.2.5"),
+            ("smtpdcert", f":{certificate} {key}"), ("smtpdlimits", "connections 0\nconcurrency 1"),
         ):  # fmt: skip
             control.joinpath(name).write_text(text + "\n")
         with IntakeDaemon(home) as daemon:
