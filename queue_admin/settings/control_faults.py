@@ -14,7 +14,9 @@ from queue_base.daemon.processes import command as program
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_wire.control.destinationlimits import warn_of
+from queue_wire.control.listeners import unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
+from queue_wire.control.networks import unpack_networks
 from queue_wire.control.registry import BY_NAME, FILES, OF_QMAIL, ONE_VALUE, check, is_copy, nearest_name
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.format_error import FormatError, LineError
@@ -64,6 +66,7 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
             line = re.match(r"line ([0-9]+): ", why)
             yield ControlFault(name, int(line[1]) if line else None, why[line.end() :] if line else why)
     yield from _idle_lines(home)
+    yield from _deaf_listeners(home)
     yield from _unknown_names(home)
 
 
@@ -116,6 +119,19 @@ def _idle_lines(home: Home) -> Iterator[ControlFault]:
     for where, why in found:
         name, _, number = where.partition(", ")[0].partition(" line ")
         yield ControlFault(name, int(number), f"{why}; the line has no effect")
+
+
+def _deaf_listeners(home: Home) -> Iterator[ControlFault]:
+    """Yield the listeners for balancers if no host may be one; none if a file is unusable."""
+    try:
+        listeners = read_parsed(home, "smtpd", unpack_listeners) or []
+        balancers = read_parsed(home, "proxyclients", unpack_networks)
+    except Temporary:
+        return
+    for each in listeners:
+        if each.proxy and not balancers:
+            why = f"port {each.port} has option proxy, and control/proxyclients has no host; every client is refused"
+            yield ControlFault("smtpd", None, why)
 
 
 def _unknown_names(home: Home) -> Iterator[ControlFault]:
