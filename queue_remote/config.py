@@ -14,11 +14,13 @@
     tlspolicy       the TLS level of each nexthop (queue_remote.tls.tlspolicy); default: TLS if it is offered
     smtpauth        users and passwords for relays (queue_remote.smtpauth)
     dkim            keys that sign mail, by author's domain (queue_remote.message.dkim_keys)
+    arc             key that seals forwarded mail (queue_remote.message.arc_key)
     remoteprogram   programs that deliver instead of queue-remote (queue_remote.program), likewise
     timeoutprogram  seconds that such a program may take; default 3600
     longlines       what is done with lines over 998 bytes: send, encode or fail; default send
 
-A file that does not exist has its default, except `me`. smtpauth and dkim name secrets, and have modules of their own.
+A file that does not exist has its default, except `me`. smtpauth, dkim and arc name secrets, and have modules of their
+own.
 """
 
 import ipaddress
@@ -55,6 +57,7 @@ FILES = (
     "tlspolicy",
     "smtpauth",
     "dkim",
+    "arc",
     "remoteprogram",
     "timeoutprogram",
     "longlines",

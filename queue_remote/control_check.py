@@ -11,6 +11,7 @@ from queue_base.control import read_control
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_remote.config import unpack_choices, unpack_name, unpack_program, unpack_source
+from queue_remote.message.arc_key import read_arc_key, unpack_arc
 from queue_remote.message.dkim_keys import read_keyring, unpack_keys
 from queue_remote.smtpauth import read_logins, unpack_logins
 from queue_remote.tls.tlspolicy import unpack_policies
@@ -34,6 +35,7 @@ CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "tlspolicy": unpack_policies,
     "smtpauth": unpack_logins,
     "dkim": unpack_keys,
+    "arc": unpack_arc,
     "remoteprogram": lambda data: unpack_choices(data, unpack_program, unpack_program(b"")),
 }
 
@@ -48,7 +50,7 @@ def check_contents(name: str, data: bytes) -> str:
 
 
 def check_home(home: Home) -> Iterator[tuple[str, str]]:
-    """Yield (name, what is wrong) for the files of a home, and for the keys that control/dkim names."""
+    """Yield (name, what is wrong) for the files of a home, and for the keys that control/dkim and control/arc name."""
     sound = set()
     for name in CHECKS:
         try:
@@ -62,8 +64,10 @@ def check_home(home: Home) -> Iterator[tuple[str, str]]:
         else:
             sound.add(name)
     if "dkim" in sound:
-        for fault in read_keyring(home).faults.values():
-            yield "dkim", f"unable to sign for {fault}"
+        for wrong in read_keyring(home).faults.values():
+            yield "dkim", f"unable to sign for {wrong}"
+    if "arc" in sound and (fault := read_arc_key(home, b"").fault) is not None:
+        yield "arc", f"unable to seal forwarded mail: {fault}"
     if "smtpauth" in sound and (why := read_logins(home).fault) is not None:
         yield "smtpauth", why
 

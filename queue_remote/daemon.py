@@ -205,15 +205,18 @@ class RemoteDaemon:
         return True
 
     def _read_small(self, setup: Setup, job: Job) -> SmallMessage | None:
-        """Return the message of a job if it is small, and needs no other form and no signature."""
+        """Return the message of a job if it is small, and needs no other form, no signature and no seal."""
         try:
             message = read_small(f"{self._home.queue}/{os.fsdecode(job.path)}")
         except OSError:
             return None
         if message is None:
             return None
-        if setup.signing.active and b"@" not in job.nexthop and setup.signing.needed(message.stored, job.sender):
-            return None
+        if b"@" not in job.nexthop:
+            if setup.signing.active and setup.signing.needed(message.stored, job.sender):
+                return None
+            if setup.sealing.active and setup.sealing.needed(message.stored):
+                return None
         return None if setup.config.long_lines != SEND and message.has_long_lines() else message
 
     def _on_over(self, job: Job, key: ConnectionKey, connection: Connection, transaction: Transaction) -> None:

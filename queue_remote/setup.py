@@ -1,4 +1,4 @@
-"""The control files in force, and what is made of them: router, TLS policies, logins, DKIM signing.
+"""The control files in force, and what is made of them: router, TLS policies, logins, DKIM signing, ARC seals.
 
 qmail-remote reads its control files for each delivery. The daemon checks once a second whether one has changed, and
 reads them again then, or at once after HUP. If a file cannot be read or parsed, one alert is logged, and the values of
@@ -12,9 +12,11 @@ from queue_base.control import check_modes, read_control, unable_to_parse
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
 from queue_remote.config import FILES, SEND, RemoteConfig, read_config
+from queue_remote.message.arc_key import ArcKey, read_arc_key
 from queue_remote.message.conversions import Conversions
 from queue_remote.message.dkim_keys import Keyring, read_keyring
 from queue_remote.message.message_scan import Scans
+from queue_remote.message.sealing import Sealing
 from queue_remote.message.signing import Signing
 from queue_remote.options import OptionChoices
 from queue_remote.route.router import Router
@@ -34,25 +36,38 @@ _Stamp = tuple[int, int, int, int]
 class Setup:
     """One reading of the control files, and the objects made of it."""
 
-    __slots__ = ("config", "conversions", "keyring", "logins", "options", "router", "scans", "signing", "tls_planner")
+    __slots__ = (
+        *("arc", "config", "conversions", "keyring", "logins", "options", "router", "scans", "sealing", "signing"),
+        "tls_planner",
+    )
 
     def __init__(
-        self, config: RemoteConfig, logins: Logins, keyring: Keyring, sts: StsCache, conversions: Conversions
+        self,
+        config: RemoteConfig,
+        logins: Logins,
+        keyring: Keyring,
+        arc: ArcKey,
+        sts: StsCache,
+        conversions: Conversions,
     ) -> None:
         self.config = config
         self.logins = logins
         self.options = OptionChoices(config, logins)
         self.keyring = keyring
+        self.arc = arc
         self.conversions = conversions
         self.router = Router(config.me, config.routes, config.resolver, config.local_routes)
         self.tls_planner = TlsPlanner(config.tlspolicy, self.router, sts)
         self.signing = Signing(keyring)
+        self.sealing = Sealing(arc, config.me, self.router)
         self.scans = Scans(config.long_lines != SEND)
 
     def alerts(self) -> list[str]:
         """Return what the administrator should correct in these control files."""
         faults = self.keyring.faults.values()
         found = [f"unable to sign for {fault}; mail of that domain is deferred" for fault in faults]
+        if self.arc.fault is not None:
+            found.append(f"unable to seal forwarded mail: {self.arc.fault}; it is sent without a seal")
         fault = self.logins.fault
         if fault is not None:
             found.append(f"unable to use control/smtpauth: {fault}; mail that needs it is deferred")
@@ -70,7 +85,9 @@ def read_setup(home: Home, sts: StsCache, conversions: Conversions) -> Setup:
 
     `sts` and `conversions` are kept when the control files are read again.
     """
-    return Setup(read_config(home), read_logins(home), read_keyring(home), sts, conversions)
+    config = read_config(home)
+    arc = read_arc_key(home, config.me)
+    return Setup(config, read_logins(home), read_keyring(home), arc, sts, conversions)
 
 
 class CurrentSetup:
@@ -84,7 +101,7 @@ class CurrentSetup:
         self._setup: Setup | None = None
         self._contents: dict[str, bytes | None] = {}
         self._stamps: list[_Stamp | None] = []
-        # The files that control/dkim names.
+        # The files that control/dkim and control/arc name.
         self._keys: list[str] = []
         self._checked = 0.0
         self._complained = False
@@ -110,7 +127,7 @@ class CurrentSetup:
                     self._warn_of(error, "the old values stay until it is mended")
                     return self._setup
                 self._complained, self._why = False, ""
-                keys = self._setup.keyring.files
+                keys = [*self._setup.keyring.files, *self._setup.arc.files]
                 if keys != self._keys:
                     self._keys = keys
                     self._stamps = stamps[: len(FILES)] + self._stat_files(keys)[len(FILES) :]

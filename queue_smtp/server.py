@@ -260,6 +260,10 @@ class SmtpServer:
             self._close("turned away")
         return self._go_on()
 
+    def offer_xclient(self, offered: bool) -> None:
+        """Offer XCLIENT from now on, or not: another client is there."""
+        self._settings = self._settings._replace(xclient=offered)
+
     def secured(self) -> list[ServerEvent]:
         """Note that the TLS handshake is done."""
         assert self.state is _TLS
@@ -325,7 +329,8 @@ class SmtpServer:
             if positive:
                 self.state = _HELLO
                 self.hello = b""
-                self.user = asked.attributes.get(b"LOGIN", self.user)
+                # Who has authenticated for the client before is not this one.
+                self.user = asked.attributes.get(b"LOGIN", b"")
             self._decide(reply, self._greeting())
         return self._go_on()
 

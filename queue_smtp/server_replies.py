@@ -103,6 +103,11 @@ AUTH_FAILED_FOR_NOW = ServerReply(454, b"4.7.0", b"Temporary authentication fail
 XCLIENT_REFUSED = ServerReply(550, b"5.7.0", b"Not authorized to use XCLIENT")
 XCLIENT_SYNTAX = ServerReply(501, b"5.5.4", b"Bad XCLIENT attribute")
 
+# The PROXY protocol has no replies; the log shows these.
+PROXY_REFUSED = ServerReply(521, b"5.7.0", b"Host is not in control/proxyclients")
+PROXY_SYNTAX = ServerReply(521, b"5.5.2", b"Not a PROXY header")
+PROXY_LATE = ServerReply(421, b"4.4.2", b"PROXY header did not come in time")
+
 # The message.
 TOO_LARGE = ServerReply(552, b"5.3.4", b"Message is too large")
 TOO_MANY_HOPS = ServerReply(554, b"5.4.6", b"Too many hops; this message is looping")

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from queue_wire.control.networks import unpack_ip
+
 
 class TlsFacts(NamedTuple):
     """The TLS session: its version as `TLSv1.3`, its cipher."""
@@ -27,3 +29,36 @@ class ClientFacts(NamedTuple):
     user: bytes = b""
     relays: bool = False
     mechanism: bytes = b""
+
+
+def replace_client(client: ClientFacts, attributes: dict[bytes, bytes]) -> ClientFacts:
+    """Return the facts after XCLIENT, with its attributes as queue_smtp.xclient has them.
+
+    What was known of another address does not count for this one, nor does AUTH or RELAYCLIENT. TLS is that of the
+    connection. HELO and PROTO stay until the next EHLO or HELO.
+    """
+    address, name = client.address, client.name
+    if b"ADDR" in attributes:
+        address, name = plain_address(attributes[b"ADDR"].decode()), b""
+    server = plain_address(attributes[b"DESTADDR"].decode()) if b"DESTADDR" in attributes else client.server
+    user = attributes.get(b"LOGIN", b"")
+    return ClientFacts(
+        address,
+        server,
+        attributes.get(b"NAME", name),
+        attributes.get(b"HELO", b""),
+        attributes.get(b"PROTO") == b"ESMTP",
+        client.tls,
+        user,
+        False,
+        b"XCLIENT" if user else b"",
+    )
+
+
+def plain_address(address: str) -> str:
+    """Return an address in one form, without the name of an interface (`%eth0`).
+
+    An IPv4 address that comes as IPv6 is the IPv4 address.
+    """
+    found = unpack_ip(address.partition("%")[0])
+    return "" if found is None else str(found)

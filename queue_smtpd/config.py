@@ -17,7 +17,7 @@ from queue_wire.control.listeners import Listener, Role, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.milters import ACCEPT, FilterSetup, unpack_header_faults, unpack_milters
 from queue_wire.control.nameservers import unpack_resolver
-from queue_wire.control.networks import unpack_networks
+from queue_wire.control.networks import Network, unpack_networks
 from queue_wire.control.places import EVERYWHERE
 from queue_wire.control.relayrecipients import RelayRecipients, unpack_relay_recipients
 from queue_wire.control.smtpdusers import unpack_program, unpack_submitters
@@ -52,7 +52,8 @@ class SmtpdConfig(NamedTuple):
     """The control files. `databytes` is the largest message in bytes; 0: no limit. `concurrency` counts connections.
 
     `checkpassword` is a program with its arguments, empty if there is none. `resolver` has the DNS servers, None for
-    those of /etc/resolv.conf. `greylist` is None if there is no greylisting. `filters` are those of all roles.
+    those of /etc/resolv.conf. `greylist` is None if there is no greylisting. `filters` are those of all roles. The
+    hosts of `proxyclients` may send a PROXY header, those of `xclients` XCLIENT.
     """
 
     me: bytes
@@ -65,6 +66,8 @@ class SmtpdConfig(NamedTuple):
     resolver: list[Relay] | None
     greylist: GreylistRules | None
     filters: FilterSetup = FilterSetup()
+    proxyclients: tuple[Network, ...] = ()
+    xclients: tuple[Network, ...] = ()
 
 
 def read_config(home: Home) -> SmtpdConfig:
@@ -98,6 +101,8 @@ def read_config(home: Home) -> SmtpdConfig:
         read_parsed(home, "resolver", unpack_resolver),
         read_parsed(home, "greylist", unpack_greylist),
         filters,
+        read_parsed(home, "proxyclients", unpack_networks) or (),
+        read_parsed(home, "xclients", unpack_networks) or (),
     )
 
 
@@ -132,4 +137,5 @@ def session_setup(
     )
     policy = SessionPolicy(listener.role, config.rules, limits)
     dnslists, greylist = bool(config.dnslists), config.greylist is not None
-    return SessionSetup(config.me, settings, policy, suffix, config.filters.of(listener.role), dnslists, greylist)
+    filters = config.filters.of(listener.role)
+    return SessionSetup(config.me, settings, policy, suffix, filters, dnslists, greylist, config.xclients)

@@ -38,13 +38,16 @@ from queue_base.errors import PERMANENT, Failure, Permanent, Temporary, Usage, c
 from queue_base.home import Home, take_help, take_home
 from queue_base.server_certificates import ServerCertificates, read_pem_files
 from queue_smtp import server_replies as replies
+from queue_smtp.proxy_header import ProxiedConnection
 from queue_smtp.server_replies import pack_reply
 from queue_smtpd.auth.authenticator import Authenticator
+from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.config import read_config, read_listeners, session_setup
 from queue_smtpd.intake_links import IntakeLinks
 from queue_smtpd.listening import ListeningSocket, given_sockets, open_sockets
 from queue_smtpd.log_writer import PROGRAM, LogWriter, log_beside
 from queue_smtpd.milter.session_filter import FilterPlace
+from queue_smtpd.proxy_reader import ProxyHeaderReader, ProxyReaders, proxied_ends
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
@@ -56,6 +59,7 @@ from queue_smtpd.super_server import Endpoint, GivenConnection, unpack_given
 from queue_smtpd.tls.certificate_keeper import start_keeper
 from queue_smtpd.workers import run_workers
 from queue_wire.control.listeners import Listener, Role, unpack_listener
+from queue_wire.control.networks import Network
 from queue_wire.control.strangers.smtpdlimits import ClientLimit
 from queue_wire.format_error import FormatError
 from queue_wire.logline import alert
@@ -64,7 +68,7 @@ USAGE = "usage: queue-smtpd [--home HOME] [ROLE [OPTION...]]"
 HELP = f"""{USAGE}
 Serves SMTP and hands messages to queue-intake: as a daemon, where control/smtpd says; or, as under tcpserver, on the
 connection on descriptor 0, whose ROLE is mx (the default), submission or submissions.
-OPTION is bare, which accepts bare CR and LF.
+OPTION is bare, which accepts bare CR and LF, noauth, or proxy, which expects a PROXY header.
 Exit code 0: the connection has ended, or TERM came; 100: wrong usage; 111: trouble that may pass.
 """
 # Seconds between looks for what is too late.
@@ -161,8 +165,9 @@ def run_connection(home: Home, listener: Listener, connection: socket.socket, lo
     )
     checks = StrangerChecks(home, log)
     checks.configure(config)
+    proxies = config.proxyclients if listener.proxy else None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(home, setup, given, context, connection, authenticator, limits, checks, log))
+        runner.run(_serve(home, setup, given, context, connection, authenticator, limits, checks, log, proxies))
 
 
 async def _serve(
@@ -175,21 +180,41 @@ async def _serve(
     limits: ClientLimits,
     checks: StrangerChecks,
     log: LogWriter,
+    proxies: tuple[Network, ...] | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
     connections = OpenConnections(links, lookups, log, authenticator, limits, GreetingPauses(loop), checks)
 
-    def begin(transport: asyncio.Transport, now: float) -> BegunSession:
-        # Each process has one session, which the pid names, as tcpserver's own log does.
-        session = SmtpSession(os.getpid(), given.client, setup, now)
-        place = FilterPlace(setup.me, given.port, given.server_port)
-        filters = connections.filter_session(setup.filters, os.getpid(), place)
-        limits.hold(given.client.address)
-        address = given.client.address
-        return BegunSession(session, given.port, given.server_port, None, context, filters, address)
+    readers = ProxyReaders(connections, os.getpid)
+    readers.clients = proxies or ()
 
-    await loop.connect_accepted_socket(lambda: cast(asyncio.Protocol, SmtpConnection(begin, connections)), connection)
+    def begin(
+        transport: asyncio.Transport, now: float, proxied: ProxiedConnection | None = None
+    ) -> BegunSession:
+        client, port, server_port, own_setup = given.client, given.port, given.server_port, setup
+        if proxied is not None:
+            # RELAYCLIENT is for the balancer.
+            address, port, server, server_port = proxied_ends(proxied)
+            client, own_setup = ClientFacts(address, server), setup._replace(relay_suffix=b"")
+        # Each process has one session, which the pid names, as tcpserver's own log does.
+        session = SmtpSession(os.getpid(), client, own_setup, now)
+        place = FilterPlace(setup.me, port, server_port)
+        filters = connections.filter_session(setup.filters, os.getpid(), place)
+        limits.hold(client.address)
+        return BegunSession(session, port, server_port, None, context, filters, client.address)
+
+    def make() -> asyncio.Protocol:
+        if proxies is None:
+            return cast(asyncio.Protocol, SmtpConnection(begin, connections))
+        return ProxyHeaderReader(begin, readers, given.server_port)
+
+    await loop.connect_accepted_socket(make, connection)
+    while len(readers):
+        try:
+            await asyncio.wait_for(readers.empty.wait(), TICK_SECONDS)
+        except TimeoutError:
+            readers.run(time.monotonic())
     while len(connections):
         try:
             await asyncio.wait_for(connections.empty.wait(), TICK_SECONDS)

@@ -17,6 +17,7 @@ from queue_smtp.auth_server import PasswordGiven, VerifierWanted
 from queue_smtp.server import ServerSettings, ServerState, SmtpServer
 from queue_smtp.server_events import (
     BadCommand,
+    ClientChanged,
     HelloGiven,
     MessageBegun,
     MessageEnded,
@@ -32,13 +33,14 @@ from queue_smtp.server_events import (
 )
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd import session_log as log
-from queue_smtpd.client_facts import ClientFacts, TlsFacts
+from queue_smtpd.client_facts import ClientFacts, TlsFacts, replace_client
 from queue_smtpd.received_line import pack_received
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session_policy import Decision, SessionPolicy
 from queue_wire.address import split_address
 from queue_wire.admin.smtpd_status import SessionStatus
 from queue_wire.control.milters import FilterSetup
+from queue_wire.control.networks import Network, is_listed
 from queue_wire.control.smtpdusers import Verifier
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
@@ -104,6 +106,14 @@ class GreetingPaused(NamedTuple):
     seconds: float
 
 
+class ClientReplaced(NamedTuple):
+    """Question: XCLIENT has named another client, which counts from now on; `greet_anew` is next. The ports are its."""
+
+    address: str
+    port: int
+    server_port: int
+
+
 class StrangerWanted(NamedTuple):
     """Question: may this stranger send to a recipient that exists? The answer is `answer_stranger`.
 
@@ -130,6 +140,7 @@ Action = (
     | SenderFiltered
     | RecipientFiltered
     | GreetingPaused
+    | ClientReplaced
     | StrangerWanted
 )
 
@@ -139,7 +150,7 @@ class SessionSetup(NamedTuple):
 
     relay_suffix: what is added to each recipient; the value of RELAYCLIENT, as of qmail-smtpd. With `filters`, the
     caller asks them: about senders and recipients when it gets a question, and about messages itself. `dnslists` and
-    `greylist`: strangers are looked up there.
+    `greylist`: strangers are looked up there. The hosts of `xclients` may use XCLIENT.
     """
 
     me: bytes
@@ -149,6 +160,7 @@ class SessionSetup(NamedTuple):
     filters: FilterSetup = FilterSetup()
     dnslists: bool = False
     greylist: bool = False
+    xclients: tuple[Network, ...] = ()
 
 
 class SmtpSession:
@@ -156,8 +168,8 @@ class SmtpSession:
 
     __slots__ = (
         *("_begun", "_client", "_counted", "_errors", "_filtered", "_lines", "_listed", "_mailbox", "_messages"),
-        *("_number", "_received", "_recipients", "_sender", "_server", "_setup", "_size", "_started", "_unknown"),
-        "_unlisted",
+        *("_number", "_port", "_received", "_recipients", "_sender", "_server", "_server_port", "_setup", "_size"),
+        *("_speaks_for_others", "_started", "_unknown", "_unlisted"),
     )
 
     def __init__(self, number: int, client: ClientFacts, setup: SessionSetup, now: float) -> None:
@@ -167,6 +179,9 @@ class SmtpSession:
         self._filtered = setup.filters.any
         self._begun = now
         self._server = SmtpServer(setup.settings)
+        self._speaks_for_others = False
+        self._judge_proxy()
+        self._port = self._server_port = 0
         self._lines: list[bytes] = []
         self._messages = self._errors = self._received = self._size = self._unknown = 0
         self._sender = b""
@@ -252,11 +267,12 @@ class SmtpSession:
     def start(self, port: int, server_port: int, now: float, busy: ServerReply | None = None) -> list[Action]:
         """Greet the client, or turn it away, with `busy` in any case. The ports are for the log."""
         client = self._client
+        self._port, self._server_port = port, server_port
         self._lines.append(log.connect(self._number, client.address, port, client.name, client.server, server_port))
-        reply = busy or self._setup.policy.greet(client, now)
+        reply = busy or self._judge_connection(now)
         if reply is not None:
             self._log_refusal(b"connect", reply)
-        elif seconds := self._setup.policy.pause(client):
+        elif not self._speaks_for_others and (seconds := self._setup.policy.pause(client)):
             return [GreetingPaused(seconds)]
         if not self.awaits_tls:
             return self._go_on(self._server.greet(reply), now)
@@ -269,6 +285,29 @@ class SmtpSession:
             return self._go_on(self._server.greet(), now)
         self._log_refusal(b"early talker", replies.EARLY_TALKER)
         return self._go_on(self._server.greet(replies.EARLY_TALKER), now)
+
+    def greet_anew(self, now: float) -> list[Action]:
+        """Answer ClientReplaced: greet the client that XCLIENT has named, or turn it away.
+
+        There is no pause: who speaks before the greeting has spoken to the proxy.
+        """
+        reply = self._judge_connection(now)
+        if reply is not None:
+            self._log_refusal(b"connect", reply)
+        return self._go_on(self._server.answer(reply), now)
+
+    def _judge_connection(self, now: float) -> ServerReply | None:
+        # Those of a proxy's are its clients'.
+        return None if self._speaks_for_others else self._setup.policy.greet(self._client, now)
+
+    def _judge_proxy(self) -> None:
+        """Offer XCLIENT to a host that may use it.
+
+        Behind XCLIENT that is the client's, since a proxy may pass on its commands.
+        """
+        if self._setup.xclients:
+            self._speaks_for_others = is_listed(self._client.address, self._setup.xclients)
+            self._server.offer_xclient(self._speaks_for_others)
 
     def begin_tls(self, now: float) -> list[Action]:
         """Answer TlsWanted: what is in data_to_send() then goes out in clear, and everything later under TLS."""
@@ -475,11 +514,36 @@ class SmtpSession:
         elif isinstance(event, BadCommand):
             self._log_refusal(event.shown, event.reply)
         elif isinstance(event, SessionClosed):
-            seconds = int(now - self._begun)
-            self._lines.append(log.ended(self._number, event.reason, self._messages, self._errors, seconds))
+            self._log_end(event.reason, now)
         else:
-            raise AssertionError("XCLIENT is not offered")
+            actions.append(self._replace_client(event, now))
         return []
+
+    def _replace_client(self, event: ClientChanged, now: float) -> ClientReplaced:
+        """Begin anew with the client that XCLIENT has named. For the log it is another session."""
+        self._log_end("XCLIENT", now)
+        attributes = event.attributes
+        client = self._client = replace_client(self._client, attributes)
+        self._port = int(attributes.get(b"PORT") or (0 if b"ADDR" in attributes else self._port))
+        self._server_port = int(attributes.get(b"DESTPORT") or self._server_port)
+        # RELAYCLIENT was for the proxy.
+        self._setup = self._setup._replace(relay_suffix=b"")
+        self._judge_proxy()
+        self._begun = now
+        self._messages = self._errors = self._unknown = 0
+        self._listed = None
+        self._unlisted = self._counted = False
+        place = client.address, self._port, client.name, client.server, self._server_port
+        self._lines.append(log.connect(self._number, *place))
+        if client.tls is not None:
+            self._lines.append(log.tls_started(self._number, client.tls.version, client.tls.cipher))
+        if client.user:
+            self._lines.append(log.authenticated(self._number, client.user, client.mechanism))
+        return ClientReplaced(client.address, self._port, self._server_port)
+
+    def _log_end(self, reason: str, now: float) -> None:
+        seconds = int(now - self._begun)
+        self._lines.append(log.ended(self._number, reason, self._messages, self._errors, seconds))
 
     def _take_sender(self, event: SenderGiven, actions: list[Action], now: float) -> list[ServerEvent]:
         reply = self._decide(event, now)

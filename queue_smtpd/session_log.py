@@ -5,6 +5,7 @@
     smtp 12: tls TLSv1.3 TLS_AES_256_GCM_SHA384
     smtp 12: tls failed: no_shared_cipher
     smtp 12: refused early talker: 554_5.5.1_You_spoke_before_the_greeting
+    smtp 12: refused PROXY: 521_5.7.0_Host_is_not_in_control/proxyclients
     smtp 12: auth joe PLAIN
     smtp 12: from <a@example.net> bytes 2310
     smtp 12: to <joe@example.org>
@@ -13,12 +14,14 @@
     smtp 12: filter inet:127.0.0.1:8891 refuses message
     smtp 12: discarded bytes 2310 recipients 1
     smtp 12: dropped
+    smtp 12: end XCLIENT: messages 0 errors 0 seconds 0
     smtp 12: end QUIT: messages 1 errors 0 seconds 2
 
 The number is the session's: under a super-server, where each has a process of its own, the pid. Process I of N has the
 numbers I, I + N, I + 2N, ...; it logs its start before the first of them, and no process that has them runs then. So a
-start says that sessions with such numbers have ended, if the log has no end of them. Text from outside is
-escaped and has no space. A line has at most LINE_MAX bytes: its text from outside is cut.
+start says that sessions with such numbers have ended, if the log has no end of them. Behind `end XCLIENT` the next
+session of the connection begins, with the same number. Text from outside is escaped and has no space. A line
+has at most LINE_MAX bytes: its text from outside is cut.
 """
 
 from queue_smtp.server_replies import ServerReply

@@ -34,6 +34,7 @@ from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.server_counters import ServerCounters
 from queue_smtpd.session import (
     Action,
+    ClientReplaced,
     GreetingPaused,
     MessageDropped,
     MessageFinished,
@@ -461,6 +462,9 @@ class SmtpConnection:
         elif isinstance(action, GreetingPaused):
             self._paused = True
             self._open.pauses.add(action.seconds, self._greet)
+        elif isinstance(action, ClientReplaced):
+            self._replace_client(action)
+            return self._session.greet_anew(now)
         elif isinstance(action, ReplyDelayed):
             self._delayed_to = now + action.seconds
             asyncio.get_running_loop().call_later(action.seconds, self._end_delay, self._delayed_to)
@@ -492,6 +496,16 @@ class SmtpConnection:
             elif self._filter is not None:
                 self._filter.drop_message()
         return []
+
+    def _replace_client(self, replaced: ClientReplaced) -> None:
+        """Have limits and filters look at the client that XCLIENT has named."""
+        limits = self._open.limits
+        limits.hold(replaced.address)
+        limits.release(self._address)
+        self._address = replaced.address
+        self._server_port = replaced.server_port
+        if self._filter is not None:
+            self._filter.begin_anew(replaced.port, replaced.server_port)
 
     # Filters.
 

@@ -27,6 +27,7 @@ from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_base.server_certificates import PemReader, ServerCertificates
 from queue_smtp import server_replies as replies
+from queue_smtp.proxy_header import ProxiedConnection
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.config import SmtpdConfig, read_config, session_setup
@@ -34,6 +35,7 @@ from queue_smtpd.intake_links import LINKS_MOST, IntakeLinks
 from queue_smtpd.listening import BACKLOG, ListeningSocket, stop_listening
 from queue_smtpd.log_writer import LogWriter
 from queue_smtpd.milter.session_filter import FilterPlace
+from queue_smtpd.proxy_reader import ProxyHeaderReader, ProxyReaders, proxied_ends, transport_ends
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.session_log import process_started
@@ -42,7 +44,6 @@ from queue_smtpd.status_socket import StatusSocket
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
-from queue_smtpd.super_server import plain_address
 from queue_wire.admin.smtpd_status import ProcessStatus
 from queue_wire.control.listeners import Listener, Role
 from queue_wire.logline import alert, warning
@@ -112,6 +113,7 @@ class SmtpDaemon:
         links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
         pauses, self._checks = GreetingPauses(loop), StrangerChecks(home, log)
         self._connections = OpenConnections(links, lookups, log, self._authenticator, limits, pauses, self._checks)
+        self._readers = ProxyReaders(self._connections, self._take_number)
         self._status = StatusSocket(home, self._connections, self._about)
         self._started = time.time()
         self._servers: list[asyncio.Server] = []
@@ -149,6 +151,7 @@ class SmtpDaemon:
                     await asyncio.wait_for(self._stopping.wait(), TICK_SECONDS)
             now = time.monotonic()
             self._connections.run(now)
+            self._readers.run(now)
             if now >= self._reread_at:
                 self._reread_certificates()
             if self._stop_by and now >= self._stop_by:
@@ -183,6 +186,7 @@ class SmtpDaemon:
                 stop_listening(self._sockets)
             for server in self._servers:
                 server.close()
+            self._readers.close()
             self._connections.begin_stop(now)
 
     def _about(self) -> ProcessStatus:
@@ -221,21 +225,29 @@ class SmtpDaemon:
         tls = self._context is not None
         offer = self._authenticator.offer
         self._limits.configure(config.limits)
+        self._readers.clients = config.proxyclients
         self._setups = {
             each.listener: session_setup(config, each.listener, self._limits, tls, offer) for each in self._sockets
         }
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._places = max(1, soft - _OTHERS)
 
+    def _take_number(self) -> int:
+        """Return the number of the next session."""
+        number, self._next = self._next, self._next + self._step
+        return number
+
     def _connection(self, listener: Listener) -> asyncio.Protocol:
+        if listener.proxy:
+            return ProxyHeaderReader(partial(self._begin, listener), self._readers, listener.port)
         return cast(asyncio.Protocol, SmtpConnection(partial(self._begin, listener), self._connections))
 
-    def _begin(self, listener: Listener, transport: asyncio.Transport, now: float) -> BegunSession:
-        """Return the session of a new connection."""
-        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        # There is none if the client has gone already.
-        client, port = (plain_address(peer[0]), peer[1]) if peer else ("", 0)
-        server, server_port = (plain_address(own[0]), own[1]) if own else ("", listener.port)
+    def _begin(
+        self, listener: Listener, transport: asyncio.Transport, now: float, proxied: ProxiedConnection | None = None
+    ) -> BegunSession:
+        """Return the session of a new connection, whose client and server are those of a PROXY header if it has one."""
+        ends = transport_ends(transport, listener.port) if proxied is None else proxied_ends(proxied)
+        client, port, server, server_port = ends
         facts, setup = ClientFacts(client, server), self._setups[listener]
         submits = listener.role is not Role.MX
         busy = None
@@ -244,7 +256,7 @@ class SmtpDaemon:
         if listener.role is Role.SUBMISSIONS and self._context is None:
             # There was one when this process started.
             busy = replies.TLS_FAILED_FOR_NOW
-        number, self._next = self._next, self._next + self._step
+        number = self._take_number()
         session = SmtpSession(number, facts, setup, now)
         filters = self._connections.filter_session(setup.filters, number, FilterPlace(setup.me, port, server_port))
         return BegunSession(session, port, server_port, busy, self._context, filters, client, submits)
@@ -252,7 +264,7 @@ class SmtpDaemon:
     def _has_place(self, client: str, reserved: bool, now: float) -> bool:
         """Count a new connection; return whether there is a place for it. `reserved`: also one not for strangers."""
         total, most = self._limits.hold(client), self._config.concurrency
-        here, places = len(self._connections), self._places
+        here, places = len(self._connections) + len(self._readers), self._places
         if not reserved:
             most -= most * self._limits.reserve // 100
             places -= places * self._limits.reserve // 100

@@ -11,8 +11,7 @@ What inetd leaves out is known from the socket itself.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from queue_smtpd.client_facts import ClientFacts
-from queue_wire.control.networks import unpack_ip
+from queue_smtpd.client_facts import ClientFacts, plain_address
 from queue_wire.format_error import FormatError, quoted
 
 _DIGITS_MOST = 18
@@ -48,15 +47,6 @@ def unpack_given(environment: Mapping[bytes, bytes], peer: Endpoint, own: Endpoi
         relay or b"",
         _number(environment, b"DATABYTES"),
     )
-
-
-def plain_address(address: str) -> str:
-    """Return an address in one form, without the name of an interface (`%eth0`).
-
-    An IPv4 address that comes as IPv6 is the IPv4 address.
-    """
-    found = unpack_ip(address.partition("%")[0])
-    return "" if found is None else str(found)
 
 
 def _endpoint(environment: Mapping[bytes, bytes], prefix: bytes, known: Endpoint) -> Endpoint:

@@ -16,14 +16,17 @@ from queue_base.home import Home
 from queue_base.server_certificates import ServerCertificates, read_pem_files
 from queue_wire.control.destinationlimits import warn_of
 from queue_wire.control.lines import numbered_lines
-from queue_wire.control.listeners import Role, unpack_listener
+from queue_wire.control.listeners import Role, unpack_listener, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
+from queue_wire.control.networks import unpack_networks
 from queue_wire.control.registry import BY_NAME, FILES, OF_QMAIL, ONE_VALUE, check, is_copy, nearest_name
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.format_error import FormatError, LineError
 
 # The files whose contents only queue-remote can check.
-OF_REMOTE = frozenset(("me", "helohost", "outgoingip", "resolver", "tlspolicy", "smtpauth", "dkim", "remoteprogram"))
+OF_REMOTE = frozenset(
+    ("me", "helohost", "outgoingip", "resolver", "tlspolicy", "smtpauth", "dkim", "arc", "remoteprogram")
+)
 PATIENCE = 60.0  # Seconds for queue-remote.
 
 
@@ -70,6 +73,7 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
     if not faulty & {"smtpd", "smtpdcert"}:
         yield from _certificate_faults(home)
         yield from _unusable_listeners(home)
+    yield from _deaf_listeners(home)
     yield from _unknown_names(home)
 
 
@@ -156,6 +160,19 @@ def _unusable_listeners(home: Home) -> Iterator[ControlFault]:
             yield ControlFault("smtpd", number, f"nobody may send by {role}: {why}")
 
 
+def _deaf_listeners(home: Home) -> Iterator[ControlFault]:
+    """Yield the listeners for balancers if no host may be one; none if a file is unusable."""
+    try:
+        listeners = read_parsed(home, "smtpd", unpack_listeners) or []
+        balancers = read_parsed(home, "proxyclients", unpack_networks)
+    except Temporary:
+        return
+    for each in listeners:
+        if each.proxy and not balancers:
+            why = f"port {each.port} has option proxy, and control/proxyclients has no host; every client is refused"
+            yield ControlFault("smtpd", None, why)
+
+
 def _unknown_names(home: Home) -> Iterator[ControlFault]:
     try:
         with os.scandir(home.control) as entries:
@@ -172,9 +189,9 @@ def _unknown_names(home: Home) -> Iterator[ControlFault]:
 
 
 def _named_files(home: Home) -> set[str]:
-    """Return the words of dkim, smtpdcert and tlspolicy: they name files, which may be in control/."""
+    """Return the words of dkim, arc, smtpdcert and tlspolicy: they name files, which may be in control/."""
     found: set[str] = set()
-    for name in ("dkim", "smtpdcert", "tlspolicy"):
+    for name in ("dkim", "arc", "smtpdcert", "tlspolicy"):
         try:
             data = read_control(home, name)
         except Temporary:

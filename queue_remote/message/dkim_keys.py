@@ -90,7 +90,7 @@ def read_keyring(home: Home) -> Keyring:
             path = os.path.join(home.control, os.fsdecode(line.path))
             files.append(path)
             try:
-                made.append(_read_key(home, path, line))
+                made.append(read_key(home, path, line))
             except BadKey as error:
                 faults.setdefault(name, f"{line.domain.decode('ascii')}: {path}: {error}")
         if name not in faults:
@@ -98,7 +98,8 @@ def read_keyring(home: Home) -> Keyring:
     return Keyring(keys, faults, files)
 
 
-def _read_key(home: Home, path: str, line: KeyLine) -> SigningKey:
+def read_key(home: Home, path: str, line: KeyLine) -> SigningKey:
+    """Return the key of a line. Raises BadKey."""
     try:
         fault = find_fault(home, path)
         data = read_file(path, _FILE_MOST) if fault is None else b""
@@ -115,12 +116,13 @@ def unpack_keys(data: bytes) -> dict[bytes, list[KeyLine]]:
     found: dict[bytes, list[KeyLine]] = {}
     for number, line in numbered_lines(data):
         with InLine(number):
-            key, made = _unpack_key(line)
+            key, made = unpack_key(line)
             found.setdefault(key, []).append(made)
     return found
 
 
-def _unpack_key(line: bytes) -> tuple[bytes, KeyLine]:
+def unpack_key(line: bytes) -> tuple[bytes, KeyLine]:
+    """Return a line, with its domain as it stands there. Raises FormatError."""
     parts = line.split(b":", 2)
     if len(parts) != 3 or not parts[2].strip():
         raise FormatError(f"not domain:selector:keyfile: {quoted(line)}")

@@ -14,7 +14,7 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import NamedTuple
 
 import dkim
@@ -34,7 +34,9 @@ SIGNED = (
     *(b"list-subscribe", b"list-post", b"list-owner", b"list-archive"),
 )
 TIMES = 10
-_POLICY = CanonicalizationPolicy.from_c_value(b"relaxed/relaxed")
+# The tag b= before it is made, of any length: dkimpy only needs it to start a new line.
+PLACEHOLDER = b"0" * 60
+POLICY = CanonicalizationPolicy.from_c_value(b"relaxed/relaxed")
 _FIELD = re.compile(rb"([\x21-\x39\x3b-\x7e]+)[ \t]*:")
 _SPACES = re.compile(rb"[ \t]+")
 # Empty lines are counted, and put in pieces of at most this many.
@@ -50,13 +52,18 @@ def make_fields(message: Message, keys: list[SigningKey]) -> bytes:
     header, place = read_header(message)
     if place is None:
         raise HeaderTooLong
+    return sign_fields(wire_fields(header, SIGNED), hash_body(message, place), keys, int(time.time()))
+
+
+def hash_body(message: Message, place: int, relaxed: bool = True) -> bytes:
+    """Return the SHA-256 of a message's canonical body, which begins at `place`. Raises OSError."""
     digest = hashlib.sha256()
-    body = RelaxedBody(digest.update)
+    body = RelaxedBody(digest.update) if relaxed else SimpleBody(digest.update)
     while chunk := message.read_at(CHUNK, place):
         place += len(chunk)
         body.feed(chunk)
     body.finish()
-    return sign_fields(wire_fields(header, SIGNED), digest.digest(), keys, int(time.time()))
+    return digest.digest()
 
 
 def sign_fields(fields: list[tuple[bytes, bytes]], body_hash: bytes, keys: list[SigningKey], now: int) -> bytes:
@@ -64,12 +71,8 @@ def sign_fields(fields: list[tuple[bytes, bytes]], body_hash: bytes, keys: list[
 
     `fields` are those of wire_fields, `body_hash` is the SHA-256 of the canonical body, `now` is in seconds since 1970.
     """
-    fields = _last_of_each(fields)
-    counts = Counter(name.lower() for name, _ in fields)
-    names: list[bytes] = []
-    for name in SIGNED:
-        more = name == b"from" or (name in _ONCE and counts[name] > 0)
-        names += [name] * (min(counts[name], TIMES) + more)
+    fields = last_of_each(fields)
+    names = signed_names(fields, SIGNED)
     made = []
     for key in keys:
         # The real algorithm is in the tags. With this one, gen_header calls the key's sign(digest).
@@ -79,20 +82,29 @@ def sign_fields(fields: list[tuple[bytes, bytes]], body_hash: bytes, keys: list[
         tags = [
             (b"v", b"1"),
             (b"a", key.algorithm),
-            (b"c", _POLICY.to_c_value()),
+            (b"c", POLICY.to_c_value()),
             (b"d", key.domain),
             (b"q", b"dns/txt"),
             (b"s", key.selector),
             (b"t", b"%d" % now),
             (b"h", b" : ".join(names)),
             (b"bh", base64.b64encode(body_hash)),
-            # A placeholder of any length: dkimpy only needs the b= tag to start a new line.
-            (b"b", b"0" * 60),
+            (b"b", PLACEHOLDER),
         ]
-        value = signer.gen_header(tags, tuple(names), _POLICY, b"DKIM-Signature", _Ed25519Interface(key))
+        value = signer.gen_header(tags, tuple(names), POLICY, b"DKIM-Signature", DigestKey(key))
         # dkimpy may leave a line of one space after a value that ends at the end of a line.
         made.append(b"DKIM-Signature: " + value.replace(b"\n \n", b"\n"))
     return b"".join(made)
+
+
+def signed_names(fields: list[tuple[bytes, bytes]], wanted: Iterable[bytes]) -> list[bytes]:
+    """Return the names of the tag h=, in lower case: of the wanted ones those that are there, some once more."""
+    counts = Counter(name.lower() for name, _ in fields)
+    names: list[bytes] = []
+    for name in wanted:
+        more = name == b"from" or (name in _ONCE and counts[name] > 0)
+        names += [name] * (min(counts[name], TIMES) + more)
+    return names
 
 
 def wire_fields(header: bytes, wanted: Container[bytes]) -> list[tuple[bytes, bytes]]:
@@ -137,10 +149,7 @@ class RelaxedBody:
             self._held = b"\r"
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b" ")
-        data = _SPACES.sub(b" ", data).replace(b" \n", b"\n")
-        if data.endswith(b" "):
-            data = data[:-1]
-            self._held = b" " + self._held
+        data = self._squeeze(data)
         lines = data.rstrip(b"\n")
         if lines:
             self._put_ends()
@@ -153,6 +162,13 @@ class RelaxedBody:
         if self._begun:
             self._put(b"\r\n")
 
+    def _squeeze(self, data: bytes) -> bytes:
+        data = _SPACES.sub(b" ", data).replace(b" \n", b"\n")
+        if data.endswith(b" "):
+            data = data[:-1]
+            self._held = b" " + self._held
+        return data
+
     def _put_ends(self) -> None:
         while self._ends > 0:
             self._put(b"\r\n" * min(self._ends, _LINES))
@@ -160,11 +176,23 @@ class RelaxedBody:
         self._ends = 0
 
 
+class SimpleBody(RelaxedBody):
+    """The canonical form `simple` (section 3.4.3): only empty lines at the end are removed, and the last line ends."""
+
+    __slots__ = ()
+
+    def finish(self) -> None:
+        self._put(b"\r\n")
+
+    def _squeeze(self, data: bytes) -> bytes:
+        return data
+
+
 class _Signed(NamedTuple):
     signature: bytes
 
 
-class _Ed25519Interface:
+class DigestKey:
     """A key with the interface of dkimpy's Ed25519 keys: gen_header passes it the digest, for RSA too."""
 
     def __init__(self, key: SigningKey) -> None:
@@ -174,7 +202,7 @@ class _Ed25519Interface:
         return _Signed(self._key.sign(digest))
 
 
-def _last_of_each(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def last_of_each(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Return the fields that can be signed: a header may have tens of thousands, and each costs time for each key."""
     counts: Counter[bytes] = Counter()
     found = []

@@ -52,8 +52,8 @@ class Message:
         return chunk
 
     def put_ahead(self, fields: bytes) -> None:
-        """Make `read` return header fields, with LF line ends, before the file's contents."""
-        self._ahead = fields
+        """Make `read` return header fields, with LF line ends, before the file's contents and what was put there."""
+        self._ahead = fields + self._ahead
 
     def read_at(self, count: int, offset: int) -> bytes:
         """Return at most `count` bytes from an offset of the file, without regard to `read`. Raises OSError."""

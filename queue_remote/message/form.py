@@ -5,7 +5,7 @@
     8-bit bytes in the header alone           as stored, as Postfix does: their charset is unknown
     lines over 998 bytes                      as control/longlines says: as stored, encoded, or it fails
 
-Each form is signed by itself.
+Each form is sealed and signed by itself.
 """
 
 from queue_base.errors import reason
@@ -35,11 +35,15 @@ class Unsendable(Exception):
 class Forms:
     """The forms of one delivery's message. The caller closes the message; `close` closes the other form."""
 
-    __slots__ = ("_facts", "_message", "_needs", "_other", "_other_size", "_sender", "_setup", "_signed", "_size")
+    __slots__ = (
+        *("_facts", "_message", "_needs", "_other", "_other_size", "_sealed", "_sender", "_setup", "_signed"),
+        "_size",
+    )
 
     def __init__(self, setup: Setup, message: Message, sender: bytes, signed: bool) -> None:
-        """`signed`: whether it is signed, if its domain has keys."""
+        """`signed`: whether it is signed, if its domain has keys, and sealed, if it was forwarded."""
         self._setup = setup
+        self._sealed = signed and setup.sealing.active
         self._signed = signed and setup.signing.active
         self._message = message
         self._sender = sender
@@ -50,7 +54,7 @@ class Forms:
         self._other_size = 0
 
     async def prepare(self) -> None:
-        """Find the facts of the message, and sign it. Raises Unsendable and Unsigned."""
+        """Find the facts of the message, and seal and sign it. Raises Unsendable and Unsigned."""
         setup = self._setup
         try:
             self._facts = await setup.scans.find(self._message)
@@ -59,6 +63,8 @@ class Forms:
             raise Unsendable(TEMPORARY, no_message(reason(error))) from error
         if self._facts.long_lines and setup.config.long_lines == FAIL:
             raise Unsendable(PERMANENT, long_lines(LINE_MOST))
+        if self._sealed:
+            self._size += await setup.sealing.seal(self._message, self._message)
         if self._signed:
             self._size += await setup.signing.sign(self._message, self._sender)
 
@@ -103,5 +109,7 @@ class Forms:
         self._needs = seven_bit, short_lines
         conversions = self._setup.conversions
         self._other, self._other_size = await conversions.convert(self._message, seven_bit, short_lines)
+        if self._sealed:
+            self._other_size += await self._setup.sealing.seal(self._other, self._message)
         if self._signed:
             self._other_size += await self._setup.signing.sign(self._other, self._sender)

@@ -146,7 +146,7 @@ def author_domain(value: bytes, cut: bool = False) -> bytes:
 
     If the field was `cut`, the mailbox counts only if its end is there.
     """
-    text = _plain(value)
+    text = plain_text(value)
     opening = text.find(b"<")
     if opening >= 0:
         address, end, _ = text[opening + 1 :].partition(b">")
@@ -159,7 +159,7 @@ def author_domain(value: bytes, cut: bool = False) -> bytes:
     return b"".join(address.rpartition(b"@")[2].split()).lower() if b"@" in address else b""
 
 
-def _plain(value: bytes) -> bytes:
+def plain_text(value: bytes) -> bytes:
     """Return a value without comments, with `x` in place of each quoted string."""
     kept: list[bytes] = []
     depth = 0

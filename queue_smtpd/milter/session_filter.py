@@ -312,6 +312,13 @@ class SessionFilter:
         assert self._message is not None
         return self._message.pieces()
 
+    def begin_anew(self, client_port: int, server_port: int) -> None:
+        """Forget what the milters have said: another client is there."""
+        self.close()
+        self._place = self._place._replace(client_port=client_port, server_port=server_port)
+        for each in self._milters:
+            each.passed = False
+
     def close(self) -> None:
         """End: the session is over."""
         self.drop_message()

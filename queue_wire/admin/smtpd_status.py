@@ -23,8 +23,8 @@ LINE_MOST = 65536
 STATES = ("tls", "greeting", "command", "transaction", "message", "queueing", "lookup", "closing")
 # Who was refused: commands that others send are `other`.
 VERBS = ("connect", "early talker", "MAIL", "RCPT", "DATA", "AUTH", "message", "other")
-# How a session ended; others are `refused`: the server had enough of it.
-ENDS = ("QUIT", "connection lost", "timeout", "stop", "turned away", "refused")
+# How a session ended (at XCLIENT another one begins); others are `refused`: the server had enough of it.
+ENDS = ("QUIT", "connection lost", "timeout", "stop", "turned away", "XCLIENT", "refused")
 COUNTED = (
     "connections", "messages", "recipients", "bytes", "dropped", "discarded", "tls", "tls-failed", "auth",
     "auth-failed", *(f"refused-{verb}-{digit}" for verb in VERBS for digit in "45"), *(f"end-{end}" for end in ENDS),

@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from queue_base.home import Home
 from support.inject.injectors import shared_home
 from support.intake.intake_daemon import IntakeDaemon
 from support.servers.postfix import Postfix
+from support.smtpd.smtpd_daemon import SmtpdDaemon
 from support.smtpd.smtpd_process import GivenSession
 
 Talk = Callable[[list[str]], list[str]]
@@ -29,6 +32,8 @@ POSTFIX = [
     "smtpd_client_connection_rate_limit = 0",
     "smtpd_junk_command_limit = 1000",
     "relay_domains =",
+    # Not who asks for the replies to the other dialogues.
+    "smtpd_authorized_xclient_hosts = 127.0.0.2",
 ]
 
 
@@ -208,9 +213,14 @@ def replies(connect: Callable[[], socket.socket]) -> list[list[str]]:
     return found
 
 
-def from_postfix() -> list[list[str]]:
-    with Postfix(main=POSTFIX, size_limit=SIZE) as postfix:
-        return replies(lambda: socket.create_connection(("127.0.0.1", postfix.port), timeout=60))
+@pytest.fixture(scope="module")
+def postfix() -> Iterator[Postfix]:
+    with Postfix(main=POSTFIX, size_limit=SIZE) as server:
+        yield server
+
+
+def from_postfix(postfix: Postfix) -> list[list[str]]:
+    return replies(lambda: socket.create_connection(("127.0.0.1", postfix.port), timeout=60))
 
 
 @contextmanager
@@ -236,11 +246,11 @@ def from_us() -> list[list[str]]:
                 each.__exit__(None, None, None)
 
 
-def test_each_difference_from_the_replies_of_postfix_is_explained() -> None:
+def test_each_difference_from_the_replies_of_postfix_is_explained(postfix: Postfix) -> None:
     dialogues = FRESH + IDLE
     assert len(dialogues) > 250
     unexplained, used = [], set()
-    for dialogue, ours, theirs in zip(dialogues, from_us(), from_postfix(), strict=True):
+    for dialogue, ours, theirs in zip(dialogues, from_us(), from_postfix(postfix), strict=True):
         for command, one, other in zip(dialogue, ours, theirs, strict=False):
             if one != other:
                 why = [each for each in EXPLAINED if each[:2] == (one, other) and re.match(each[2], command)]
@@ -249,3 +259,56 @@ def test_each_difference_from_the_replies_of_postfix_is_explained() -> None:
                 used |= set(why)
     assert unexplained == []
     assert [each for each in EXPLAINED if each not in used] == []
+
+
+# XCLIENT of a host that may use it.
+
+XCLIENT = [
+    *["ADDR=198.51.100.7", "ADDR=IPV6:2001:db8::7", "ADDR=ipv6:2001:DB8::7", "ADDR=[198.51.100.7]", "ADDR=x", "ADDR="],
+    *["ADDR=2001:db8::7", "ADDR=198.51.100.256", "addr=198.51.100.7", "ADDR", "", "FOO=1", "SOURCE=LOCAL"],
+    *[f"{name}=[UNAVAILABLE]" for name in ("ADDR", "NAME", "PORT", "HELO")],
+    *[f"{name}=[TEMPUNAVAIL]" for name in ("ADDR", "NAME")],
+    *["NAME=c.example", "NAME=c+2Eexample", "NAME=c+2", "NAME=a_b", "NAME=-x", "NAME=", "NAME=" + "x" * 300],
+    *["PORT=4000", "PORT=0", "PORT=x", "PORT=65536", "PROTO=SMTP", "PROTO=ESMTP", "PROTO=smtp", "PROTO=X"],
+    *["HELO=c", "HELO=", "HELO=a+20b", "DESTADDR=192.0.2.1", "DESTADDR=x"],
+    *["DESTPORT=25", "DESTPORT=x", "ADDR=198.51.100.7  NAME=c", "ADDR=198.51.100.7 ADDR=198.51.100.8"],
+    "ADDR=198.51.100.7 NAME=c.example PORT=1 PROTO=ESMTP HELO=c DESTADDR=192.0.2.1 DESTPORT=25",
+]
+PROXIED = [
+    *[["EHLO c", f"XCLIENT {each}"] for each in XCLIENT], ["XCLIENT ADDR=198.51.100.7"],
+    ["XCLIENT ADDR=198.51.100.7", GOOD_FROM], ["XCLIENT ADDR=198.51.100.7", "EHLO c", GOOD_FROM, GOOD_TO, "QUIT"],
+    ["EHLO c", GOOD_FROM, "XCLIENT ADDR=198.51.100.7"], ["EHLO c", "XCLIENT NAME=c", "EHLO c", "XCLIENT NAME=d"],
+    ["EHLO c", "XCLIENT ADDR=198.51.100.7", "EHLO c", "XCLIENT ADDR=127.0.0.2", GOOD_FROM],
+    ["EHLO c", "XCLIENT ADDR=198.51.100.7 HELO=x", GOOD_FROM],
+]  # fmt: skip
+EXPLAINED_XCLIENT = [
+    ("220", "501", r".*=2001:", "the prefix may be left out"),
+    ("220", "501", r".*ADDR=\[TEMPUNAVAIL\]|.*NAME=-x$", "it is not known, or for people"),
+    ("501", "220", r".*PORT=65536|.*a\+20b|.* ADDR=.* ADDR=", "a bad value, or two of them"),
+    ("503", "250", "MAIL", "EHLO first, also if HELO was given"),
+]
+
+
+def test_the_same_is_so_for_xclient(postfix: Postfix) -> None:
+    def codes(port: int) -> list[list[str]]:
+        found = []
+        for each in PROXIED:
+            with socket.create_connection(("127.0.0.1", port), 60, ("127.0.0.2", 0)) as connection:
+                found.append([read_code(connection), *talk(connection, each)])
+        return found
+
+    theirs = codes(postfix.port)
+    with home_for_replies() as home:
+        Path(home.control, "xclients").write_text("127.0.0.2\n")
+        with SmtpdDaemon(home) as daemon:
+            ours = codes(daemon.ports[0])
+    unexplained, used = [], set()
+    for dialogue, one, other in zip(PROXIED, ours, theirs, strict=True):
+        for command, mine, its in zip(["greeting", *dialogue], one, other, strict=False):
+            if mine != its:
+                why = [each for each in EXPLAINED_XCLIENT if each[:2] == (mine, its) and re.match(each[2], command)]
+                if not why:
+                    unexplained.append((dialogue, command, mine, its))
+                used |= set(why)
+    assert unexplained == []
+    assert [each for each in EXPLAINED_XCLIENT if each not in used] == []

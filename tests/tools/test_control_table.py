@@ -74,6 +74,8 @@ def test_all_numbers_and_sizes_are_in_the_registry_with_their_defaults() -> None
         ("longlines", b"fold\n", "line 1: not send, encode or fail"),
         ("bouncefrom", b"a\0b\n", "line 1: it holds a NUL byte"),
         ("relayclients", b"192.0.2.1\n192.0.2.1/24\n", "line 2: not an address or network: '192.0.2.1/24'"),
+        ("proxyclients", b"*\n", "line 1: not an address or network: '*'"),
+        ("xclients", b"proxy.example\n", "line 1: not an address or network: 'proxy.example'"),
         ("relayrecipients", b"ann@a.example\nann\n", "line 2: neither user@domain nor @domain: 'ann'"),
         ("checkrcpt", b"yes\n", "line 1: not a number from 0 to 1: 'yes'"),
         ("milters", b"inet:127.0.0.1:8891 mx\ninet:8891\n", "line 2: neither inet:HOST:PORT nor unix:/PATH"),

@@ -15,6 +15,7 @@ from queue_base.home import Home
 from queue_base.queue.inflow import read_least
 from queue_local.config import DeliveryFiles
 from queue_remote.config import read_config
+from queue_remote.message.arc_key import ArcKey, read_arc_key
 from queue_remote.message.dkim_keys import read_keyring
 from queue_remote.smtpauth import read_logins
 from queue_send.config import read_controls
@@ -22,6 +23,11 @@ from queue_wire.control.lines import numbered_lines, unpack_lines
 from support.queues.home import make_home
 from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
+
+
+def read_arc(home: Home) -> ArcKey:
+    return read_arc_key(home, b"me.example")
+
 
 LISTS: list[tuple[Callable[[Home], object], str, str, str]] = [
     (read_controls, "smtproutes", ":relay:port", "not a host or host:port: 'relay:port'"),
@@ -52,6 +58,8 @@ LISTS: list[tuple[Callable[[Home], object], str, str, str]] = [
     (read_logins, "smtpauth", "relay:ann", "not nexthop:user:password"),
     (read_keyring, "dkim", "a.example:2026", "not domain:selector:keyfile: 'a.example:2026'"),
     (read_keyring, "dkim", "a.example:s/t:key", "not a selector: 's/t'"),
+    (read_arc, "arc", "a.example:2026", "not domain:selector:keyfile: 'a.example:2026'"),
+    (read_arc, "arc", "a.example:s:key one two", "not domain:selector:keyfile authserv-id"),
     (read_config, "remoteprogram", "a.example:deliver", "not the whole path of a program: 'deliver'"),
     (read_logins, "smtpauth", "relay fast:ann:pw", "nothing but clear can stand between the nexthop and its colon"),
 ]

@@ -107,6 +107,7 @@ def test_check_names_each_mistake_and_each_unknown_file_and_exits_1(home: Home) 
         "destinationlimits": "me.example.org concurrency=1\n",
         "mine": "x\n",
         "rcpthosts": "x\n",
+        "smtpd": "*:25 mx\n*:2525 mx proxy\n",
         "locals~": "x\n",
         ".hidden": "x\n",
     }.items():
@@ -122,6 +123,7 @@ def test_check_names_each_mistake_and_each_unknown_file_and_exits_1(home: Home) 
         "control/tlspolicy line 1: ",
         "control/smtpauth: everybody can use it (mode 0644)",
         "control/destinationlimits line 1: mail for me.example.org is local",
+        "control/smtpd: port 2525 has option proxy, and control/proxyclients has no host; every client is refused",
         "control/concurencyremote: there is no such control file; the nearest name is concurrencyremote",
         "control/mine: there is no such control file",
     ]

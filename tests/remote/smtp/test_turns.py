@@ -96,14 +96,14 @@ def test_of_a_long_from_field_the_event_loop_looks_at_a_little_and_once(
     tmp_path: Path, value: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[int] = []
-    plain = signing._plain
+    plain = signing.plain_text
 
     def look(text: bytes) -> bytes:
         assert threading.current_thread() is not threading.main_thread()
         looked.append(len(text))
         return plain(text)
 
-    monkeypatch.setattr(signing, "_plain", look)
+    monkeypatch.setattr(signing, "plain_text", look)
     home = RemoteHome(tmp_path, dkim="other.example:one:rsa.pem")
     put_key(tmp_path / "control", "rsa.pem", KEY)
     path = tmp_path / "message"

@@ -221,6 +221,7 @@ _CONTROL_PARTS = (
     Part("routing-and-tls.md", "Addresses, names and times", "ADDRESSES, NAMES AND TIMES"),
     Part("routing-and-tls.md", "A relay with a password", "A RELAY WITH A PASSWORD"),
     Part("routing-and-tls.md", "DKIM", "DKIM"),
+    Part("routing-and-tls.md", "ARC", "ARC"),
     Part("routing-and-tls.md", "TLS", "TLS"),
     Part("routing-and-tls.md", "A program in the place of SMTP delivery", "A PROGRAM IN THE PLACE OF SMTP DELIVERY"),
     Part("operating.md", "Retries and lifetime", "RETRIES AND LIFETIME"),

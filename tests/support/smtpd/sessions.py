@@ -7,6 +7,7 @@ from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted, RelayRules
 from queue_smtpd.session import (
     Action,
+    ClientReplaced,
     MessageDropped,
     MessageFinished,
     MessageStarted,
@@ -51,21 +52,25 @@ def make_session(
     dnslists: bool = False,
     greylist: bool = False,
     filters: FilterSetup = NO_FILTERS,
+    xclients: bytes = b"",
 ) -> SmtpSession:
     """Return a session that is not started."""
     policy = SessionPolicy(role, rules, client_limits or ClientLimits(UNLIMITED))
     settings = ServerSettings(ME, limits, tls=tls)
-    return SmtpSession(12, client, SessionSetup(ME, settings, policy, suffix, filters, dnslists, greylist), 0.0)
+    setup = SessionSetup(
+        ME, settings, policy, suffix, filters, dnslists, greylist, xclients=unpack_networks(xclients)
+    )
+    return SmtpSession(12, client, setup, 0.0)
 
 
-_QUESTIONS = (MailboxWanted, StrangerWanted, MessageStarted, MessageFinished)
+_QUESTIONS = (MailboxWanted, StrangerWanted, ClientReplaced, MessageStarted, MessageFinished)
 
 
 class DrivenSession:
     """A session. `messages` are those that it has handed over: text, sender, recipients. `dropped` counts the others.
 
     `answer` is what queue-intake says to each, `found` what each lookup of a mailbox finds, `refusal` what the checks
-    of strangers say, which `checks` have asked for.
+    of strangers say, which `checks` have asked for. `clients` are those of XCLIENT.
     """
 
     def __init__(
@@ -81,9 +86,17 @@ class DrivenSession:
         dnslists: bool = False,
         greylist: bool = False,
         refusal: ServerReply | None = None,
+        client_limits: ClientLimits | None = None,
+        xclients: bytes = b"",
     ) -> None:
-        self.session = make_session(client, rules, role, limits, suffix, dnslists=dnslists, greylist=greylist)
+        self.session = make_session(
+            *(client, rules, role, limits, suffix, False, client_limits),
+            dnslists=dnslists,
+            greylist=greylist,
+            xclients=xclients,
+        )
         self.checks: list[StrangerWanted] = []
+        self.clients: list[ClientReplaced] = []
         self._refusal = refusal
         self.messages: list[tuple[bytes, bytes, list[bytes]]] = []
         self.dropped = 0
@@ -113,6 +126,9 @@ class DrivenSession:
                 elif isinstance(action, StrangerWanted):
                     self.checks.append(action)
                     following = self.session.answer_stranger(self._refusal, 1.0)
+                elif isinstance(action, ClientReplaced):
+                    self.clients.append(action)
+                    following = self.session.greet_anew(1.0)
                 elif isinstance(action, MessageStarted):
                     self._text = b""
                     following = self.session.begin_message(None, DATE, 1.0)

@@ -37,7 +37,7 @@ def trusting() -> ssl.SSLContext:
 
 
 class SmtpdDaemon:
-    """A daemon with a listener for each role. `ports` are theirs, `log` has its lines.
+    """A daemon with a listener for each role, with its options. `ports` are theirs, `log` has its lines.
 
     given: it gets a listening socket of ours instead of opening one.
     """
@@ -46,7 +46,8 @@ class SmtpdDaemon:
         self.ports = free_ports(len(roles))
         lines = [f"127.0.0.1:{port} {role}\n" for port, role in zip(self.ports, roles, strict=True)]
         Path(home.control, "smtpd").write_text("".join(lines))
-        self._silent = [port for port, role in zip(self.ports, roles, strict=True) if role == "submissions"]
+        words = [role.split() for role in roles]
+        self._silent = [port for port, of in zip(self.ports, words, strict=True) if {"submissions", "proxy"} & set(of)]
         self.log = b""
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
@@ -58,15 +59,15 @@ class SmtpdDaemon:
         if listening is not None:
             descriptors[3] = listening.fileno()
             variables["LISTEN_FDS"] = "1"
-        words = [str(BIN / "queue-smtpd"), "--home", home.path]
+        command = [str(BIN / "queue-smtpd"), "--home", home.path]
         self.process: Forked | subprocess.Popen[bytes]
         if can_fork("queue-smtpd"):
-            self.process = fork("queue-smtpd", words, descriptors, variables=variables)
+            self.process = fork("queue-smtpd", command, descriptors, variables=variables)
         else:
             # The shell gives it descriptor 3.
             script = f'exec 3<&{listening.fileno()}; exec "$@"' if listening is not None else 'exec "$@"'
             self.process = subprocess.Popen(
-                ["/bin/bash", "-c", script, "x", sys.executable, *words],
+                ["/bin/bash", "-c", script, "x", sys.executable, *command],
                 stdin=null,
                 stderr=writer,
                 pass_fds=[listening.fileno()] if listening is not None else [],
@@ -92,7 +93,7 @@ class SmtpdDaemon:
             for port in self.ports:
                 with socket.create_connection(("127.0.0.1", port)) as connection:
                     connection.settimeout(SECONDS)
-                    # Under implicit TLS it says nothing.
+                    # Under implicit TLS, and before a PROXY header, it says nothing.
                     assert port in self._silent or connection.recv(3) == b"220"
         except ConnectionRefusedError:
             return False
