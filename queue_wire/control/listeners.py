@@ -9,7 +9,7 @@ ADDRESS is an IPv4 address, an IPv6 address in brackets, or `*` for both. ROLE s
     submissions    the same, with TLS from the first byte (port 465, RFC 8314)
 
 Options: `bare` accepts bare CR and LF, `proxy` expects a PROXY header from the hosts of `proxyclients`, `noauth` offers
-no AUTH, `early` lets a client speak before the greeting.
+no AUTH.
 """
 
 import enum
@@ -37,11 +37,10 @@ class Listener(NamedTuple):
     bare: bool = False
     proxy: bool = False
     noauth: bool = False
-    early: bool = False
 
 
 _ROLES = {role.value: role for role in Role}
-_OPTIONS = ("bare", "proxy", "noauth", "early")
+_OPTIONS = ("bare", "proxy", "noauth")
 
 
 def unpack_listeners(data: bytes) -> list[Listener]:
