@@ -231,7 +231,7 @@ class SmtpServer:
     @property
     def in_transaction(self) -> bool:
         """Whether a MAIL was accepted and its transaction is not over."""
-        return self.state in IN_TRANSACTION
+        return (self._skip_to if self.state is _SKIP else self.state) in IN_TRANSACTION
 
     # Input and output.
 
@@ -284,6 +284,11 @@ class SmtpServer:
         """Note that the client is gone."""
         self._close("connection lost")
         return self._take_events()
+
+    def forget_input(self) -> None:
+        """Forget what the client has sent behind the open question: it is gone, and would hear of none of it."""
+        self._buffer.clear()
+        self._searched = 0
 
     # Answers.
 

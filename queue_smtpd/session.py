@@ -331,6 +331,10 @@ class SmtpSession:
         """Take bytes of the client."""
         return self._go_on(self._server.feed(data), now)
 
+    def forget_input(self) -> None:
+        """Forget what the client has sent behind the open question: it is gone."""
+        self._server.forget_input()
+
     def mailbox_delay(self, found: MailboxFound) -> float:
         """Return how many seconds to wait before `answer_mailbox`: the more recipients of a stranger are unknown, the
         longer.

@@ -284,8 +284,11 @@ class SmtpConnection:
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self._unread = b""
-        # What becomes of a message is logged all the same.
-        if not self._finishing:
+        # What becomes of a message is logged all the same. Another one behind it would come twice: its client does not
+        # hear of it, and sends it again.
+        if self._finishing:
+            self._session.forget_input()
+        else:
             self._end_lost(time.monotonic())
 
     def pause_writing(self) -> None:
@@ -456,9 +459,9 @@ class SmtpConnection:
             self._begin_tls(now)
             return following
         elif isinstance(action, PasswordGiven | VerifierWanted):
-            self._asking = asyncio.get_running_loop().create_task(self._ask(action))
+            self._start_asking(self._ask(action))
         elif isinstance(action, StrangerWanted):
-            self._asking = asyncio.get_running_loop().create_task(self._check_stranger(action))
+            self._start_asking(self._check_stranger(action))
         elif isinstance(action, GreetingPaused):
             self._paused = True
             self._open.pauses.add(action.seconds, self._greet)
@@ -630,6 +633,18 @@ class SmtpConnection:
             self._open.lookups.forget(self._lookup)
         if self._delay is not None:
             self._delay.cancel()
+
+    def _start_asking(self, work: Coroutine[object, object, None]) -> None:
+        self._asking = asyncio.get_running_loop().create_task(work)
+        self._asking.add_done_callback(self._asking_done)
+
+    def _asking_done(self, task: asyncio.Task[None]) -> None:
+        """End the session if a check has failed as it should not: its client must not wait for ever."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._asking = None
+            self._open.log.write([alert(f"smtp {self._session.number}: a check has failed: {error!r}; report this")])
+            self.end(replies.SERVER_BUSY, "check failed", time.monotonic())
 
     async def _ask(self, question: PasswordGiven | VerifierWanted) -> None:
         """Have a password checked, and go on with the session if it is not over meanwhile."""

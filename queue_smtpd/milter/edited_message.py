@@ -43,20 +43,24 @@ class ParsedHeader(NamedTuple):
 def parse_header(text: bytes) -> ParsedHeader:
     """Return the header at the beginning of a message. A line that is no field begins the body."""
     fields: list[HeaderField] = []
-    at = 0
+    name, begin, at = b"", 0, 0
+    separator = b""
     while at < len(text):
         end = text.find(b"\n", at) + 1 or len(text)
-        line = text[at:end]
-        if line == b"\n":
-            return ParsedHeader(fields, line, end)
-        if line[:1] in b" \t" and fields:
-            fields[-1] = fields[-1]._replace(raw=fields[-1].raw + line)
-        elif match := _FIELD.match(line):
-            fields.append(HeaderField(match[1], line))
-        else:
+        if text[at] == 10:
+            separator = b"\n"
             break
+        if not name or text[at] not in b" \t":
+            match = _FIELD.match(text, at, end)
+            if match is None:
+                break
+            if name:
+                fields.append(HeaderField(name, text[begin:at]))
+            name, begin = match[1], at
         at = end
-    return ParsedHeader(fields, b"", at)
+    if name:
+        fields.append(HeaderField(name, text[begin:at]))
+    return ParsedHeader(fields, separator, at + len(separator))
 
 
 def find_header_fault(header: ParsedHeader, size: int, smtputf8: bool) -> bytes:
@@ -115,25 +119,37 @@ class EditedMessage:
     def edit_header(self, edits: Iterable[HeaderEdit]) -> None:
         """Change the header, in order. A place behind its end is the end, a field that does not exist is added."""
         fields = self._all
+        # Where the fields of a name are: a milter may remove thousands, one by one, of a sender who wrote them.
+        known, places = b"", [0]
         for edit in edits:
-            field = _make_field(edit)
-            if edit.place is None:
-                fields.append(field)
-            elif not edit.replaces:
-                fields.insert(edit.place, field)
-            else:
-                name = edit.name.lower()
+            if not self._separator:
+                self._end_header()
+            field, name = _make_field(edit), edit.name.lower()
+            if edit.replaces and name != known:
+                known = name
                 places = [
                     at for at, each in enumerate(fields) if each.name.lower() == name and each is not self._received
                 ]
-                number = max(edit.place, 1)
-                if number > len(places):
-                    if edit.value:
-                        fields.append(field)
-                elif edit.value:
-                    fields[places[number - 1]] = field
-                else:
-                    del fields[places[number - 1]]
+            number = max(edit.place or 0, 1)
+            if edit.place is None or (edit.replaces and number > len(places)):
+                if edit.value or not edit.replaces:
+                    fields.append(field)
+                    known = b""
+            elif not edit.replaces:
+                fields.insert(edit.place, field)
+                known = b""
+            elif edit.value:
+                fields[places[number - 1]] = field
+            else:
+                del fields[places[number - 1]]
+                places[number - 1 :] = [at - 1 for at in places[number:]]
+
+    def _end_header(self) -> None:
+        """End the last field, and the header, where the message does not."""
+        self._separator = b"\n"
+        last = self._all[-1]
+        if not last.raw.endswith(b"\n"):
+            self._all[-1] = last._replace(raw=last.raw + b"\n")
 
     def close(self) -> None:
         """Forget the replaced body."""

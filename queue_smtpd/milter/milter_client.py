@@ -25,9 +25,10 @@ VERSION = 6
 # Nothing longer is asked for, and no milter of libmilter sends more.
 PACKET_MOST = 65536 + 64
 BODY_MOST = 65535
-# Of one message. Text of replaced bodies is not counted here.
+# Of one message. Text of new bodies is counted alone.
 EDITS_MOST = 5000
 EDIT_BYTES_MOST = 4 << 20
+NEW_BODY_MOST = 256 << 20
 _REPLY_LINES_MOST = 20
 _REPLY_LINE_MOST = 400
 
@@ -152,7 +153,8 @@ class MilterClient:
     """One connection. `waits`: its milter has to answer. `progress` counts how often it said that it needs time."""
 
     __slots__ = (
-        *("_actions", "_buffer", "_command", "_edit_bytes", "_edits", "_out", "_steps", "_version", "_wanted"),
+        *("_actions", "_body_bytes", "_buffer", "_command", "_edit_bytes", "_edit_count", "_edits", "_out"),
+        *("_steps", "_version", "_wanted"),
         *("answer", "progress", "waits"),
     )
 
@@ -168,7 +170,7 @@ class MilterClient:
         self._buffer = bytearray()
         self._out: list[bytes] = []
         self._edits: list[Edit] = []
-        self._edit_bytes = 0
+        self._edit_bytes = self._edit_count = self._body_bytes = 0
 
     # Commands.
 
@@ -224,7 +226,8 @@ class MilterClient:
 
     def end_message(self, macros: Mapping[bytes, bytes]) -> None:
         """Ask what becomes of the message."""
-        self._edits, self._edit_bytes = [], 0
+        self._edits = []
+        self._edit_bytes = self._edit_count = self._body_bytes = 0
         self._ask(b"E", b"", macros)
 
     def abort(self) -> None:
@@ -322,10 +325,14 @@ class MilterClient:
         if not self._actions & _EDITS[kind]:
             raise FormatError(f"a change that was not negotiated: {quoted(kind)}")
         if kind == b"b":
+            self._body_bytes += len(data) + 100
+            if self._body_bytes > NEW_BODY_MOST:
+                raise FormatError(f"a new body over {NEW_BODY_MOST} bytes")
             self._edits.append(BodyEdit(data))
             return
         self._edit_bytes += len(data) + 100
-        if self._edit_bytes > EDIT_BYTES_MOST or len(self._edits) >= EDITS_MOST:
+        self._edit_count += 1
+        if self._edit_bytes > EDIT_BYTES_MOST or self._edit_count > EDITS_MOST:
             raise FormatError(f"too many changes: over {EDITS_MOST}, or {EDIT_BYTES_MOST} bytes")
         if kind in (b"h", b"i", b"m"):
             self._edits.append(self._header_edit(kind, data))

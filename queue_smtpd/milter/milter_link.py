@@ -54,15 +54,19 @@ class MilterLink:
         """
         client, reader, writer = self.client, self._reader, self._writer
         assert reader is not None and writer is not None
+        data = client.data_to_send()
+        if not data and not client.waits:
+            return client.answer
         begun = time.monotonic()
         try:
             async with asyncio.timeout(None) as limit:
                 loop = asyncio.get_running_loop()
                 limit.reschedule(loop.time() + until - begun)
-                data = client.data_to_send()
-                if data:
-                    writer.write(data)
-                    await writer.drain()
+                writer.write(data)
+                await writer.drain()
+                if not client.waits:
+                    # A message may have thousands of such commands. Other connections have their turns.
+                    await asyncio.sleep(0)
                 while client.waits:
                     progress = client.progress
                     data = await reader.read(_READ_MOST)
@@ -83,8 +87,12 @@ class MilterLink:
     def close(self) -> None:
         """Tell the milter that it is over, and close the connection without waiting."""
         writer, self._writer = self._writer, None
-        if writer is not None:
-            if not self.client.waits:
-                self.client.quit()
-                writer.write(self.client.data_to_send())
-            writer.close()
+        if writer is None:
+            return
+        if self.client.waits or writer.transport.get_write_buffer_size():
+            # To a milter that does not read, the transport would try to send the rest for ever.
+            writer.transport.abort()
+            return
+        self.client.quit()
+        writer.write(self.client.data_to_send())
+        writer.close()

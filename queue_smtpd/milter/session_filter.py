@@ -19,6 +19,7 @@ from queue_smtpd.milter.edited_message import EditedMessage, find_header_fault
 from queue_smtpd.milter.message_spool import MessageSpool, SpoolMemory
 from queue_smtpd.milter.milter_client import (
     GO_ON,
+    NEW_BODY_MOST,
     UNAVAILABLE,
     AnswerKind,
     BodyEdit,
@@ -36,8 +37,6 @@ from queue_wire.format_error import FormatError
 
 # Of recipients, with those that milters add.
 RECIPIENTS_MOST = 5000
-# The largest body that a milter may put in the place of a message's.
-BODY_MOST = 256 << 20
 
 # Takes log lines.
 LogLines = Callable[[list[bytes]], None]
@@ -119,8 +118,6 @@ class SessionFilter:
         link = each.link
         if answer.kind is not AnswerKind.CONTINUE or link is None:
             return answer
-        if each.begun:
-            link.client.abort()
         each.begun = True
         link.client.sender(_path(sender), parameters, self._macros)
         return await self._exchange(each)
@@ -138,6 +135,9 @@ class SessionFilter:
             each.link.client.connect(host, client.address, self._place.client_port, self._macros)
             if self._keep(each, answer := await self._exchange(each)):
                 return answer
+        if each.begun:
+            each.begun = False
+            each.link.client.abort()
         if each.told is None or (each.told.hello, each.told.tls) != (client.hello, client.tls):
             each.link.client.hello(client.hello, self._macros)
             if self._keep(each, answer := await self._exchange(each)):
@@ -233,7 +233,7 @@ class SessionFilter:
 
     async def _ask_one(self, each: _AskedMilter, message: EditedMessage, verdict: FilterVerdict) -> FilterVerdict:
         """Give the message to a milter, and make its changes."""
-        body = MessageSpool(self._memory, BODY_MOST)
+        body = MessageSpool(self._memory, NEW_BODY_MOST)
         try:
             answer, edits = await self._pass_message(each, message, body)
             if answer.kind is AnswerKind.REFUSE:

@@ -1,6 +1,7 @@
 """Messages that filters look at: their text in memory or in a file, their headers and how they are changed."""
 
 import os
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -90,6 +91,34 @@ def test_whatever_is_changed_the_header_stays_one_and_the_body_the_same(edits: l
     assert {field.name for field in found.fields} <= {b"A", b"B", b"Received"}
     assert RECEIVED in [field.raw for field in found.fields]
     assert b"".join(message.pieces())[found.body :] == b"body\n\nX: y\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"A: 1", b"A: 1\nX: y\n\n"),
+        (b"A: 1\nno field\n", b"A: 1\nX: y\n\nno field\n"),
+        (b" body\n", b"X: y\n\n body\n"),
+    ],
+)
+def test_a_new_field_is_one_also_where_the_header_has_no_end(text: bytes, expected: bytes) -> None:
+    message = EditedMessage(RECEIVED, spooled(text))
+    message.edit_header([HeaderEdit(b"X", b" y")])
+    assert b"".join(message.pieces()) == RECEIVED + expected
+
+
+def test_a_header_of_many_lines_is_parsed_and_changed_in_one_pass() -> None:
+    def seconds(count: int) -> float:
+        begun = time.process_time()
+        parsed = parse_header(b"A: 1\n" + b" x\n" * count)
+        assert len(parsed.fields) == 1 and len(parsed.fields[0].raw) == 5 + 3 * count
+        message = EditedMessage(RECEIVED, spooled(b"A: 1\n" * (count // 100) + b"B: 2\n" * (count // 5)))
+        message.edit_header(HeaderEdit(b"a", b"", number, True) for number in range(count // 100, 0, -1))
+        assert len(message.fields) == count // 5
+        return time.process_time() - begun
+
+    small = min(seconds(20_000) for _ in range(3))
+    assert seconds(160_000) < 24 * small
 
 
 def test_a_new_body_has_an_empty_line_before_it() -> None:

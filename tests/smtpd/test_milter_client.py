@@ -1,13 +1,19 @@
 """The milter protocol: what is sent for each command, and that no answer does harm."""
 
+import asyncio
+import os
 import struct
+import time
 from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_smtp.server_replies import ServerReply
+from queue_smtpd.milter import milter_client
 from queue_smtpd.milter.milter_client import (
     CLOSED,
     EDITS_MOST,
@@ -16,6 +22,7 @@ from queue_smtpd.milter.milter_client import (
     PACKET_MOST,
     REJECTED,
     REJECTED_RECIPIENTS,
+    SILENT_BODY,
     SILENT_HEADERS,
     UNAVAILABLE,
     AnswerKind,
@@ -27,8 +34,53 @@ from queue_smtpd.milter.milter_client import (
     SenderEdit,
     unpack_reply,
 )
+from queue_smtpd.milter.milter_link import MilterLink, MilterTrouble
+from queue_wire.control.milters import MilterLine
 from queue_wire.format_error import FormatError
 from support.smtpd.milter_server import packet
+
+
+async def _leave_unread(path: Path) -> None:
+    """Talk to a milter that negotiates, and reads no more; close the link."""
+    accepted: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.append(writer)
+        writer.write(offer(steps=SILENT_BODY))
+
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    server = await asyncio.start_unix_server(serve, path, limit=1)
+    before = descriptors()
+    link = MilterLink(MilterLine("m", "", 0, str(path)))
+    await link.open()
+    assert descriptors() == before + 2
+    with pytest.raises(MilterTrouble, match="no answer"):
+        for _ in range(100):
+            link.client.body(b"x" * 60_000)
+            await link.exchange(time.monotonic() + 0.05)
+    link.close()
+    until = time.monotonic() + 10
+    while descriptors() > before + 1 and time.monotonic() < until:
+        await asyncio.sleep(0.01)
+    assert descriptors() == before + 1
+    accepted[0].transport.abort()
+    server.close()
+
+
+def test_a_milter_that_does_not_read_keeps_no_connection(tmp_path: Path) -> None:
+    asyncio.run(_leave_unread(tmp_path / "m"))
+
+
+def test_a_new_body_without_an_end_is_not_kept() -> None:
+    client = begin()
+    client.end_message({})
+    piece = packet(b"b" + b"x" * 60_000)
+    with mock.patch.object(milter_client, "NEW_BODY_MOST", 100_000):
+        client.feed(piece)
+        with pytest.raises(FormatError, match="new body"):
+            client.feed(piece)
 
 
 def offer(actions: int = 0x1FF, steps: int = 0, version: int = 6, rest: bytes = b"") -> bytes:

@@ -138,6 +138,14 @@ def test_a_refusal_at_any_stage_is_the_reply(filtered: Filtered, stage: bytes) -
     filtered.daemon.wait_for(b" refuses ")
 
 
+def test_a_message_that_a_new_ehlo_has_ended_is_aborted_before_the_new_name_is_told(filtered: Filtered) -> None:
+    client = filtered.start()
+    for name in ("one", "two"):
+        client.ehlo(name)
+        client.mail(ANN)
+    assert filtered.milter.commands == b"OCHMAHM"
+
+
 def test_a_refused_recipient_leaves_the_others(filtered: Filtered) -> None:
     client = filtered.start({b"R": lambda data: [b"t" if b"bob" in data else b"c"]})
     assert client.sendmail(ANN, [BOB, JOE], TEXT) == {BOB: (451, b"4.7.1 Service unavailable - try again later")}

@@ -34,7 +34,7 @@ from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_wire.control.milters import REFUSE, FilterSetup
 from support.servers.certificate import server_context
-from support.smtpd.sessions import RULES, STRANGER, UNLIMITED, make_session
+from support.smtpd.sessions import RULES, STRANGER, UNLIMITED, K, make_session
 from support.smtpd.smtpd_daemon import trusting
 
 NO_FILTERS = FilterSetup()
@@ -87,6 +87,7 @@ class Scene:
         client: ClientFacts = STRANGER,
         pause: int = 0,
         filters: FilterSetup = NO_FILTERS,
+        greylist: bool = False,
     ) -> None:
         self.log = _Lines()
         loop = asyncio.get_running_loop()
@@ -97,8 +98,9 @@ class Scene:
         self.open = OpenConnections(links, lookups, self.log, authenticator, limits, GreetingPauses(loop), checks)
         self.transport = Transport()
         limits.hold("")
+        rules, tls = RULES._replace(checkrcpt=False), context is not None
         session = make_session(
-            client, RULES._replace(checkrcpt=False), tls=context is not None, client_limits=limits, filters=filters
+            client, rules, tls=tls, client_limits=limits, filters=filters, greylist=greylist
         )
         begun = BegunSession(session, 1, 2, None, context)
         self.connection = SmtpConnection(lambda transport, now: begun, self.open)
@@ -271,6 +273,51 @@ def test_without_queue_intake_data_is_answered_451_and_the_session_goes_on(home:
         ]
 
     asyncio.run(play())
+
+
+def test_what_a_client_has_sent_behind_a_message_is_forgotten_when_it_goes_before_the_answer(home: Home) -> None:
+    async def play() -> None:
+        scene = Scene(home)
+        mail = b"MAIL FROM:<>\r\nRCPT TO:<joe@example.org>\r\nDATA\r\nSubject: x\r\n\r\n.\r\n"
+        scene.connection.data_received(b"EHLO c\r\n" + 2 * mail)
+        (link,) = scene.open.links._links
+        assert len(link.waiting) == 1 and scene.connection.state() == "queueing"
+        scene.connection.connection_lost(None)
+        assert len(scene.open) == 1
+        link.waiting.popleft().decided(K)
+        # It could not be told of the second one, and would send it again.
+        assert not link.waiting and len(scene.open) == 0
+        assert [line.split(b": ")[1].split()[0] for line in scene.log.lines[-2:]] == [b"queued", b"end"]
+        assert scene.open.limits.hold("") == 1
+        scene.open.links.close()
+
+    os.makedirs(f"{home.queue}/intake", exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as listening, chdir(home.queue):
+        listening.bind("intake/socket")
+        listening.listen()
+        asyncio.run(play())
+
+
+def test_a_check_that_fails_as_it_should_not_ends_the_session(home: Home) -> None:
+    async def play() -> None:
+        scene = Scene(home, greylist=True)
+        with mock.patch.object(scene.open, "checks", _FailingChecks()):
+            scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<joe@example.org>\r\nNOOP\r\n")
+            task = scene.connection._asking
+            assert task is not None
+            await asyncio.wait([task])
+            await asyncio.sleep(0)
+        assert scene.transport.said.endswith(b"421 4.3.2 Server is busy; try again later\r\n")
+        assert any(line.startswith(b"alert: smtp 12: a check has failed: Zero") for line in scene.log.lines)
+
+    asyncio.run(play())
+
+
+class _FailingChecks:
+    """Checks of strangers with a mistake."""
+
+    async def judge(self, _: object) -> ServerReply | None:
+        raise ZeroDivisionError
 
 
 def test_a_message_that_comes_too_slowly_ends_the_session(home: Home) -> None:

@@ -318,6 +318,23 @@ def test_the_caller_can_end_a_session_at_any_time() -> None:
     assert session.server.close(SHUTTING_DOWN, "stop") == []
 
 
+def test_a_transaction_goes_on_while_a_chunk_that_is_out_of_turn_is_skipped() -> None:
+    session = ScriptedSession()
+    session.feed(b"EHLO c\r\nMAIL FROM:<a@example.net>\r\nBDAT 4\r\nx")
+    assert session.server.in_transaction
+    assert session.server.lost() == [TransactionDropped(), SessionClosed("connection lost")]
+
+
+def test_what_came_behind_a_question_can_be_forgotten() -> None:
+    server = SmtpServer(SETTINGS)
+    server.greet()
+    server.feed(b"EHLO c\r\nNOOP\r\nMAIL")
+    server.forget_input()
+    server.data_to_send()
+    assert server.answer() == []
+    assert server.data_to_send().count(b"\r\n250 ") == 1
+
+
 def test_an_answer_421_ends_the_session() -> None:
     server = SmtpServer(SETTINGS)
     server.greet()
