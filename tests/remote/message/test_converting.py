@@ -189,11 +189,13 @@ def test_all_forms_together_are_bounded_and_what_is_over_is_deferred(
 def test_a_process_that_is_killed_is_replaced(tmp_path: Path, conversions: Conversions) -> None:
     async def run() -> None:
         message = stored(tmp_path / "message", SLOW)
+        # Spark's, which other tests of this process have started.
+        others = psutil.Process().children()
         waiting = asyncio.create_task(conversions.convert(message, True, False))
         child: list[psutil.Process] = []
         while not child:
             await asyncio.sleep(0.01)
-            child = [each for each in psutil.Process().children() if each.children()]
+            child = [each for each in psutil.Process().children() if each not in others and each.children()]
         child[0].send_signal(signal.SIGKILL)
         with pytest.raises(OSError, match="has ended"):
             await waiting
@@ -210,12 +212,15 @@ def test_a_conversion_that_somebody_kills_says_nothing_of_the_message(tmp_path: 
     async def run() -> None:
         message = stored(tmp_path / "message", SLOW)
         os.utime(message.fileno(), (0, time.time() - conversions_module.OLD_SECONDS - 60))
+        # Spark's, which other tests of this process have started.
+        others = psutil.Process().children(recursive=True)
         for sign in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
             waiting = asyncio.create_task(conversions.convert(message, True, False))
             working: list[psutil.Process] = []
             while not working:
                 await asyncio.sleep(0.01)
                 working = [each for child in psutil.Process().children() for each in child.children()]
+                working = [each for each in working if each not in others]
             working[0].send_signal(sign)
             with pytest.raises(OSError, match="was ended by signal"):
                 await waiting

@@ -21,13 +21,16 @@ does not relay, it takes: who is to be refused needs an access rule in `main`, s
 `smtpd_recipient_restrictions = check_recipient_access inline:{no@b.example=REJECT}, permit`.
 """
 
+import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -158,7 +161,13 @@ class Postfix:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._run("stop", check=False)
+        try:
+            self._run("stop", check=False)
+        except subprocess.TimeoutExpired:
+            # What it was told is not of interest any more.
+            master = int((self._top / "queue" / "pid" / "master.pid").read_text())
+            with suppress(ProcessLookupError):
+                os.killpg(os.getpgid(master), signal.SIGKILL)
         shutil.rmtree(self._top)
 
     def log(self) -> str:
