@@ -8,7 +8,7 @@ import subprocess
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -327,5 +327,9 @@ def test_it_ends_quietly_as_soon_as_nobody_reads_it(queue: Queue, tmp_path: Path
 
 def has_inotify(process: Forked) -> bool:
     """Return whether a process watches files."""
-    links = (os.readlink(path) for path in Path(f"/proc/{process.pid}/fd").iterdir() if path.is_symlink())
-    return any("inotify" in link for link in links)
+    for path in Path(f"/proc/{process.pid}/fd").iterdir():
+        # It may just have been closed.
+        with suppress(FileNotFoundError):
+            if "inotify" in os.readlink(path):
+                return True
+    return False

@@ -27,6 +27,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -45,6 +46,8 @@ _ADDED = re.compile(
     rb"Received: [^\n]*\n(?:[ \t][^\n]*\n)*"
 )
 
+# With a max_use of 100, postlogd would end and be started again by master all the time. Master logs, too: if the socket
+# of postlogd is full while there is none, it might wait for what only it can start.
 _MAIN = """\
 compatibility_level = 3.6
 queue_directory = {top}/queue
@@ -69,6 +72,8 @@ smtpd_recipient_restrictions = permit
 message_size_limit = {size_limit}
 smtpd_client_connection_count_limit = 0
 default_process_limit = 300
+max_use = 1000000
+max_idle = 1h
 """
 
 _MASTER = """\
@@ -161,6 +166,9 @@ class Postfix:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        if bad := [line for line in self.log().splitlines() if re.search(r" (fatal|panic): |throttling", line)]:
+            # pytest shows it if the test has failed.
+            sys.stderr.write("\n".join(["Postfix's log:", *bad[:20], ""]))
         try:
             self._run("stop", check=False)
         except subprocess.TimeoutExpired:
