@@ -25,11 +25,11 @@ COMPILED = """
     queue_remote/smtp
     queue_send queue_send/delivery queue_send/messages queue_send/scheduler
     queue_smtp
-    queue_smtpd/client_facts.py queue_smtpd/intake_links.py queue_smtpd/received_line.py
-    queue_smtpd/relay_rules.py queue_smtpd/server_counters.py queue_smtpd/session.py queue_smtpd/session_log.py
-    queue_smtpd/session_policy.py queue_smtpd/smtp_connection.py queue_smtpd/strangers/client_limits.py
-    queue_smtpd/strangers/connection_counts.py queue_smtpd/strangers/greeting_pauses.py
-    queue_smtpd/strangers/token_bucket.py
+    queue_smtpd/sessions/client_facts.py queue_smtpd/intake_links.py queue_smtpd/sessions/received_line.py
+    queue_smtpd/sessions/relay_rules.py queue_smtpd/server_counters.py queue_smtpd/sessions/session.py
+    queue_smtpd/sessions/session_log.py queue_smtpd/sessions/session_policy.py queue_smtpd/smtp_connection.py
+    queue_smtpd/strangers/client_limits.py queue_smtpd/strangers/connection_counts.py
+    queue_smtpd/strangers/greeting_pauses.py queue_smtpd/strangers/token_bucket.py
     queue_todo
     queue_wire queue_wire/admin queue_wire/control queue_wire/control/strangers queue_wire/files queue_wire/pipes
 """

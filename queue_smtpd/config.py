@@ -9,9 +9,9 @@ from queue_base.home import Home
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server import ServerSettings
 from queue_smtpd.auth.authenticator import AuthOffer
-from queue_smtpd.relay_rules import RelayRules, unpack_hosts_list
-from queue_smtpd.session import SessionSetup
-from queue_smtpd.session_policy import SessionPolicy
+from queue_smtpd.sessions.relay_rules import RelayRules, unpack_hosts_list
+from queue_smtpd.sessions.session import SessionSetup
+from queue_smtpd.sessions.session_policy import SessionPolicy
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Listener, Role, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes

@@ -1,15 +1,15 @@
 """queue-smtpd: the SMTP server. It hands messages to queue-intake, and touches nothing of the queue itself.
 
-    queue-smtpd [--home HOME]                                         a daemon (queue_smtpd.smtp_daemon)
+    queue-smtpd [--home HOME]                                         a daemon (queue_smtpd.processes.smtp_daemon)
     tcpserver -RHl0 0 25 queue-smtpd [--home HOME] [ROLE [OPTION...]]
 
-The daemon listens where control/smtpd says, or on the sockets that its supervisor gives (queue_smtpd.listening). As
-root it listens and then becomes account `queued`. If descriptor 0 is a connection, as under a super-server
-(queue_smtpd.super_server), it serves this one and exits at its end; role and options are then those of a line of
-control/smtpd, and mx unless one is named. Root reads the certificates before it becomes `queued`; a process that stays
-root reads them anew for the daemon (queue_smtpd.tls). A listener of role submissions needs one, and is left out without
-it; others do not offer STARTTLS then. 250 to a message is said only after queue-intake has said K: then the message
-survives a power cut.
+The daemon listens where control/smtpd says, or on the sockets that its supervisor gives
+(queue_smtpd.processes.listening). As root it listens and then becomes account `queued`. If descriptor 0 is a
+connection, as under a super-server (queue_smtpd.processes.super_server), it serves this one and exits at its end; role
+and options are then those of a line of control/smtpd, and mx unless one is named. Root reads the certificates before it
+becomes `queued`; a process that stays root reads them anew for the daemon (queue_smtpd.tls). A listener of role
+submissions needs one, and is left out without it; others do not offer STARTTLS then. 250 to a message is said only
+after queue-intake has said K: then the message survives a power cut.
 
 The log is on stderr. Exit codes: 0 at the end of the connection, or after TERM; 100 for wrong usage, or what does not
 pass; 111 if control files cannot be read, or an address cannot be listened on. A client gets 421 then.
@@ -41,23 +41,23 @@ from queue_smtp import server_replies as replies
 from queue_smtp.proxy_header import ProxiedConnection
 from queue_smtp.server_replies import pack_reply
 from queue_smtpd.auth.authenticator import Authenticator
-from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.config import read_config, read_listeners, session_setup
 from queue_smtpd.intake_links import IntakeLinks
-from queue_smtpd.listening import ListeningSocket, given_sockets, open_sockets
-from queue_smtpd.log_writer import PROGRAM, LogWriter, log_beside
 from queue_smtpd.milter.session_filter import FilterPlace
+from queue_smtpd.processes.listening import ListeningSocket, given_sockets, open_sockets
+from queue_smtpd.processes.log_writer import PROGRAM, LogWriter, log_beside
+from queue_smtpd.processes.smtp_daemon import Numbering, TlsSource, run_daemon
+from queue_smtpd.processes.super_server import Endpoint, GivenConnection, unpack_given
+from queue_smtpd.processes.workers import run_workers
 from queue_smtpd.proxy_reader import ProxyHeaderReader, ProxyReaders, proxied_ends
 from queue_smtpd.recipient_lookups import RecipientAsker
-from queue_smtpd.session import SessionSetup, SmtpSession
+from queue_smtpd.sessions.client_facts import ClientFacts
+from queue_smtpd.sessions.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
-from queue_smtpd.smtp_daemon import Numbering, TlsSource, run_daemon
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
-from queue_smtpd.super_server import Endpoint, GivenConnection, unpack_given
 from queue_smtpd.tls.certificate_keeper import start_keeper
-from queue_smtpd.workers import run_workers
 from queue_wire.control.listeners import Listener, Role, unpack_listener
 from queue_wire.control.networks import Network
 from queue_wire.control.strangers.smtpdlimits import ClientLimit

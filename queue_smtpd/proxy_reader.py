@@ -14,8 +14,8 @@ from typing import NamedTuple, cast
 from queue_smtp import server_replies as replies
 from queue_smtp.proxy_header import ProxiedConnection, unpack_proxy_header
 from queue_smtp.server_replies import ServerReply
-from queue_smtpd import session_log
-from queue_smtpd.client_facts import plain_address
+from queue_smtpd.sessions import session_log
+from queue_smtpd.sessions.client_facts import plain_address
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_wire.control.networks import Network, is_listed
 from queue_wire.format_error import FormatError

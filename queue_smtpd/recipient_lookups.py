@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 from queue_base.daemon.unix_sockets import connect_to
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_smtpd.relay_rules import MailboxFound
+from queue_smtpd.sessions.relay_rules import MailboxFound
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.recipient_question import (

@@ -16,7 +16,7 @@ class ServerCounters:
         self.counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
 
     def take(self, lines: list[bytes]) -> None:
-        """Count lines of sessions (queue_smtpd.session_log)."""
+        """Count lines of sessions (queue_smtpd.sessions.session_log)."""
         counts = self.counts
         for line in lines:
             words = line.split(b" ")

@@ -26,13 +26,13 @@ from queue_smtp.server_events import TlsWanted
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
-from queue_smtpd.log_writer import LogWriter
 from queue_smtpd.milter.message_spool import SpoolMemory
 from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
+from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.recipient_lookups import RecipientAsker
-from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.server_counters import ServerCounters
-from queue_smtpd.session import (
+from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted
+from queue_smtpd.sessions.session import (
     Action,
     ClientReplaced,
     GreetingPaused,

@@ -17,7 +17,7 @@ from queue_base.home import Home
 from queue_smtp.auth_server import MECHANISMS
 from queue_smtpd.auth.check_program import ask_program
 from queue_smtpd.auth.password_file import PasswordFile
-from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.processes.log_writer import LogWriter
 from queue_wire.control.smtpdusers import Verifier
 from queue_wire.logline import alert
 

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from queue_base.errors import reason
 from queue_smtp.path import pack_path, unpack_path
 from queue_smtp.server_replies import MESSAGE_REFUSED, QUEUE_UNAVAILABLE, ServerReply
-from queue_smtpd import session_log
-from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.milter.edited_message import EditedMessage, find_header_fault
 from queue_smtpd.milter.message_spool import MessageSpool, SpoolMemory
 from queue_smtpd.milter.milter_client import (
@@ -31,6 +29,8 @@ from queue_smtpd.milter.milter_client import (
     SenderEdit,
 )
 from queue_smtpd.milter.milter_link import MilterLink, MilterTrouble
+from queue_smtpd.sessions import session_log
+from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_wire.control.milters import ACCEPT, HOLD, REFUSE, FilterSetup, MilterLine
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.strangers.greylist_store import GreylistStore
 from queue_wire.control.networks import counted_networks
 from queue_wire.control.strangers.greylist import GreylistRules

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from queue_base.dns_lookups import DnsLookups, LookupFailed
-from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.processes.log_writer import LogWriter
 from queue_wire.control.smtproutes import Relay
 from queue_wire.control.strangers.dnslists import DnsList, is_hit, is_refusal, list_question, listing_text
 from queue_wire.logline import warning

@@ -4,8 +4,8 @@ from queue_base.home import Home
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.config import SmtpdConfig
-from queue_smtpd.log_writer import LogWriter
-from queue_smtpd.session import StrangerWanted
+from queue_smtpd.processes.log_writer import LogWriter
+from queue_smtpd.sessions.session import StrangerWanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

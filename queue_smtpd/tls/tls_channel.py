@@ -12,7 +12,7 @@ connection is useless; an alert for the client may be in data_to_send().
 
 import ssl
 
-from queue_smtpd.client_facts import TlsFacts
+from queue_smtpd.sessions.client_facts import TlsFacts
 
 _RECORD_MOST = 16384
 

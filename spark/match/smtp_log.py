@@ -1,4 +1,4 @@
-"""The lines of queue-smtpd, `smtp N: …` (queue_smtpd.session_log), as sessions, accepted messages and refusals.
+"""The lines of queue-smtpd, `smtp N: …` (queue_smtpd.sessions.session_log), as sessions, messages and refusals.
 
 A session begins with `connect` and ends with `end`. Its number is used again: a `connect` shows that the one before it
 with that number has ended, and so does the start of process I of M for all numbers I, I + M, I + 2M …: their process

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.home import Home
-from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.strangers import greylist_thread
 from queue_smtpd.strangers.greylist_store import GreylistStore
 from queue_smtpd.strangers.greylist_thread import FILE, Greylist

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.strangers import list_lookups
 from queue_smtpd.strangers.list_lookups import FAILURES_MOST, REST_SECONDS, ListLookups
 from queue_wire.control.smtproutes import Relay

@@ -12,11 +12,11 @@ import pytest
 from queue_base.home import Home
 from queue_smtp.proxy_header import ProxiedConnection
 from queue_smtpd.auth.authenticator import Authenticator
-from queue_smtpd.client_facts import ClientFacts, TlsFacts, replace_client
 from queue_smtpd.intake_links import IntakeLinks
-from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.proxy_reader import HEADER_SECONDS, ProxyHeaderReader, ProxyReaders
 from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.sessions.client_facts import ClientFacts, TlsFacts, replace_client
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses

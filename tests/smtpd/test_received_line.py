@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_smtp.server_replies import RELAYING_DENIED
-from queue_smtpd import session_log
-from queue_smtpd.client_facts import ClientFacts, TlsFacts
-from queue_smtpd.received_line import pack_received, protocol_keyword
+from queue_smtpd.sessions import session_log
+from queue_smtpd.sessions.client_facts import ClientFacts, TlsFacts
+from queue_smtpd.sessions.received_line import pack_received, protocol_keyword
 
 TLS = TlsFacts(b"TLSv1.3", b"TLS_AES_256_GCM_SHA384")
 FULL = ClientFacts("192.0.2.1", "203.0.113.1", b"host.example.net", b"client.example", True, TLS, b"joe")

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from queue_smtp import server_replies as replies
 from queue_smtp.path import unpack_path
-from queue_smtpd.client_facts import ClientFacts
-from queue_smtpd.relay_rules import (
+from queue_smtpd.sessions.client_facts import ClientFacts
+from queue_smtpd.sessions.relay_rules import (
     MailboxFound,
     MailboxWanted,
     RelayRules,

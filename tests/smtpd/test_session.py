@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_smtp.incoming import MessageLimits
-from queue_smtpd.relay_rules import MailboxFound
+from queue_smtpd.sessions.relay_rules import MailboxFound
 from queue_wire.logline import LINE_MAX
 from queue_wire.pipes.qmtp import PERMANENT, TEMPORARY, Answer
 from support.smtpd.sessions import RULES, STRANGER, DrivenSession

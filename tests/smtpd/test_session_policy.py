@@ -5,9 +5,9 @@ import pytest
 from queue_smtp import server_replies as replies
 from queue_smtp.command import SenderParameters
 from queue_smtp.server_events import HelloGiven, MessageBegun, RecipientGiven, SenderGiven, TlsWanted
-from queue_smtpd.client_facts import ClientFacts, TlsFacts
-from queue_smtpd.relay_rules import MailboxFound, MailboxWanted, RelayRules
-from queue_smtpd.session_policy import SessionPolicy
+from queue_smtpd.sessions.client_facts import ClientFacts, TlsFacts
+from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted, RelayRules
+from queue_smtpd.sessions.session_policy import SessionPolicy
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Listener, Role, unpack_listeners
 from queue_wire.control.networks import unpack_networks

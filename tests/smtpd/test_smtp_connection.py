@@ -15,12 +15,12 @@ from queue_base.home import Home
 from queue_smtp.server import TIMEOUT
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.auth.authenticator import Authenticator
-from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.intake_links import SMALL, IntakeLinks
-from queue_smtpd.log_writer import LogWriter
 from queue_smtpd.milter.message_spool import SpoolMemory
 from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
+from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_smtpd.smtp_connection import (
     COMMANDS_SLICE,
     HANDSHAKE_SECONDS,

@@ -15,10 +15,11 @@ import pytest
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
 from queue_base.server_certificates import ServerCertificates
-from queue_smtpd import smtp_connection, smtp_daemon
+from queue_smtpd import smtp_connection
 from queue_smtpd.config import read_config
-from queue_smtpd.listening import BACKLOG, ListeningSocket, given_sockets, open_sockets
-from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.processes import smtp_daemon
+from queue_smtpd.processes.listening import BACKLOG, ListeningSocket, given_sockets, open_sockets
+from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Listener, Role
 from support.inject.injectors import queued, shared_home

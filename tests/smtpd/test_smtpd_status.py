@@ -20,9 +20,9 @@ from queue_admin.metrics.smtpd_client import SmtpdReading, ask_processes
 from queue_base.daemon.unix_sockets import find_abstract, listen_abstract, status_prefix
 from queue_base.home import Home
 from queue_smtp.server_replies import BAD_CREDENTIALS, RELAYING_DENIED, SERVER_BUSY, ServerReply
-from queue_smtpd import session_log as log
+from queue_smtpd.processes.status_socket import ASKERS_MOST
 from queue_smtpd.server_counters import ServerCounters
-from queue_smtpd.status_socket import ASKERS_MOST
+from queue_smtpd.sessions import session_log as log
 from queue_wire.admin.smtpd_status import (
     STATES,
     ProcessStatus,

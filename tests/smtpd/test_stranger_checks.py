@@ -8,7 +8,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_smtp.server_replies import GREYLISTED, LISTED
-from queue_smtpd.session import StrangerWanted
+from queue_smtpd.sessions.session import StrangerWanted
 from support.inject.injectors import shared_home
 from support.processes.suite import wait_until
 from support.servers.dns.dns_server import DnsServer

@@ -11,10 +11,11 @@ from queue_base.daemon.unix_sockets import listen_at
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_local.srs.srs_address import rewrite_sender
-from queue_smtpd import recipient_lookups, session
+from queue_smtpd import recipient_lookups
 from queue_smtpd.config import read_config
 from queue_smtpd.recipient_lookups import RecipientAsker
-from queue_smtpd.relay_rules import MailboxFound
+from queue_smtpd.sessions import session
+from queue_smtpd.sessions.relay_rules import MailboxFound
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.recipient_question import CHECK_SOCKET, RecipientVerdict, pack_verdict, unpack_question
 from support.intake.intake_daemon import IntakeDaemon

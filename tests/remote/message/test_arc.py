@@ -45,8 +45,8 @@ from queue_remote.message.dkim_signature import wire_fields
 from queue_remote.message.file import Message
 from queue_remote.message.sealing import Sealing
 from queue_remote.route.router import Router
-from queue_smtpd.client_facts import ClientFacts
-from queue_smtpd.received_line import pack_received
+from queue_smtpd.sessions.client_facts import ClientFacts
+from queue_smtpd.sessions.received_line import pack_received
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.report import SUCCESS
 from support.processes.refusals import value_or_refusal

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_smtp.server_replies import RELAYING_DENIED
-from queue_smtpd import session_log
+from queue_smtpd.sessions import session_log
 from spark.match import State
 from spark.match.grammar import parse_event
 from support.plugins.amount import amount

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from queue_smtp.server_replies import BAD_CREDENTIALS
-from queue_smtpd import session_log as log
+from queue_smtpd.sessions import session_log as log
 from spark.page.data import AGES, PageData, Waiting
 from spark.page.document import SECTIONS, make_page
 from spark.page.gather import WAITING, gather

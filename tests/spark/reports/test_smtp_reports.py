@@ -7,7 +7,7 @@ import pyarrow.parquet
 import pytest
 
 from queue_smtp.server_replies import BAD_CREDENTIALS, RELAYING_DENIED, SENDER_REFUSED
-from queue_smtpd import session_log as log
+from queue_smtpd.sessions import session_log as log
 from queue_wire.ids import pack_long_id
 from spark.lake.newest import MANIFESTS
 from spark.page.gather import statement

@@ -3,9 +3,9 @@
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server import ServerSettings
 from queue_smtp.server_replies import ServerReply
-from queue_smtpd.client_facts import ClientFacts
-from queue_smtpd.relay_rules import MailboxFound, MailboxWanted, RelayRules
-from queue_smtpd.session import (
+from queue_smtpd.sessions.client_facts import ClientFacts
+from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted, RelayRules
+from queue_smtpd.sessions.session import (
     Action,
     ClientReplaced,
     MessageDropped,
@@ -16,7 +16,7 @@ from queue_smtpd.session import (
     SmtpSession,
     StrangerWanted,
 )
-from queue_smtpd.session_policy import SessionPolicy
+from queue_smtpd.sessions.session_policy import SessionPolicy
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Role
 from queue_wire.control.milters import FilterSetup

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from queue_smtp.server_replies import BAD_CREDENTIALS, QUEUE_UNAVAILABLE, RELAYING_DENIED
-from queue_smtpd import session_log as log
+from queue_smtpd.sessions import session_log as log
 from queue_wire.ids import pack_long_id
 from support.spark.lake_rows import LakeRows, Seconds, day, ns
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from queue_smtp.server_replies import BAD_CREDENTIALS, RELAYING_DENIED, UNKNOWN_RECIPIENT
-from queue_smtpd import session_log as log
+from queue_smtpd.sessions import session_log as log
 from queue_wire.ids import pack_long_id
 from spark.commands.forms import print_result
 from spark.reports import REPORTS

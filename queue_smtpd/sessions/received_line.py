@@ -12,7 +12,7 @@ header. So they cannot end the field, or be read as another part of it.
 import re
 
 from queue_base.queue.writer import mail_date
-from queue_smtpd.client_facts import ClientFacts
+from queue_smtpd.sessions.client_facts import ClientFacts
 
 _UNSAFE = re.compile(rb"[^A-Za-z0-9.:@+\[\]_-]")
 _NAME_MAX = 255

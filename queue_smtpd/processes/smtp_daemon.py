@@ -29,18 +29,18 @@ from queue_base.server_certificates import PemReader, ServerCertificates
 from queue_smtp import server_replies as replies
 from queue_smtp.proxy_header import ProxiedConnection
 from queue_smtpd.auth.authenticator import Authenticator
-from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.config import SmtpdConfig, read_config, session_setup
 from queue_smtpd.intake_links import LINKS_MOST, IntakeLinks
-from queue_smtpd.listening import BACKLOG, ListeningSocket, stop_listening
-from queue_smtpd.log_writer import LogWriter
 from queue_smtpd.milter.session_filter import FilterPlace
+from queue_smtpd.processes.listening import BACKLOG, ListeningSocket, stop_listening
+from queue_smtpd.processes.log_writer import LogWriter
+from queue_smtpd.processes.status_socket import StatusSocket
 from queue_smtpd.proxy_reader import ProxyHeaderReader, ProxyReaders, proxied_ends, transport_ends
 from queue_smtpd.recipient_lookups import RecipientAsker
-from queue_smtpd.session import SessionSetup, SmtpSession
-from queue_smtpd.session_log import process_started
+from queue_smtpd.sessions.client_facts import ClientFacts
+from queue_smtpd.sessions.session import SessionSetup, SmtpSession
+from queue_smtpd.sessions.session_log import process_started
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
-from queue_smtpd.status_socket import StatusSocket
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks

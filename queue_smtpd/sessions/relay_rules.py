@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import ServerReply
-from queue_smtpd.client_facts import ClientFacts
+from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_wire.address import split_address, strip_prepend
 from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import unpack_lines

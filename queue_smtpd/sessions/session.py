@@ -32,11 +32,11 @@ from queue_smtp.server_events import (
     UserRefused,
 )
 from queue_smtp.server_replies import ServerReply
-from queue_smtpd import session_log as log
-from queue_smtpd.client_facts import ClientFacts, TlsFacts, replace_client
-from queue_smtpd.received_line import pack_received
-from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
-from queue_smtpd.session_policy import Decision, SessionPolicy
+from queue_smtpd.sessions import session_log as log
+from queue_smtpd.sessions.client_facts import ClientFacts, TlsFacts, replace_client
+from queue_smtpd.sessions.received_line import pack_received
+from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted
+from queue_smtpd.sessions.session_policy import Decision, SessionPolicy
 from queue_wire.address import split_address
 from queue_wire.admin.smtpd_status import SessionStatus
 from queue_wire.control.milters import FilterSetup

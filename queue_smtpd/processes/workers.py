@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from queue_base.errors import Failure
-from queue_smtpd.listening import ListeningSocket, stop_listening
-from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.processes.listening import ListeningSocket, stop_listening
+from queue_smtpd.processes.log_writer import LogWriter
 from queue_wire.logline import alert
 
 # Seconds between two starts of the same process.

@@ -13,8 +13,8 @@ as errors of the client's address.
 from queue_smtp import server_replies as replies
 from queue_smtp.server_events import MessageBegun, Question, RecipientGiven, SenderGiven
 from queue_smtp.server_replies import ServerReply
-from queue_smtpd.client_facts import ClientFacts
-from queue_smtpd.relay_rules import (
+from queue_smtpd.sessions.client_facts import ClientFacts
+from queue_smtpd.sessions.relay_rules import (
     MailboxFound,
     MailboxWanted,
     RelayRules,

@@ -11,7 +11,7 @@ What inetd leaves out is known from the socket itself.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from queue_smtpd.client_facts import ClientFacts, plain_address
+from queue_smtpd.sessions.client_facts import ClientFacts, plain_address
 from queue_wire.format_error import FormatError, quoted
 
 _DIGITS_MOST = 18
