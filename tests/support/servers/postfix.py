@@ -35,6 +35,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from support.processes.suite import wait_until
 from support.servers.ports import free_port
 from support.tools import need, need_root
 
@@ -160,6 +161,8 @@ class Postfix:
             # master listens before it says that it has started; its greeting shows that smtpd works.
             with socket.create_connection(self._wait_at, timeout=30) as connection:
                 assert connection.recv(4) == b"220 ", self.log()
+            # postlogd runs as well, and reads.
+            wait_until(lambda: "daemon started" in self.log(), 30, "Postfix's log")
         except BaseException:
             self.__exit__()
             raise
