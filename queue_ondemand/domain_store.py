@@ -1,0 +1,352 @@
+"""The mail that is stored for on-demand domains: queue/ondemand/DOMAIN (queue_wire.files.cluster has the format).
+
+    DOMAIN/N.cluster          records, one for each recipient; appended, at most CLUSTER_SIZE bytes and one append more
+    DOMAIN/mess/N.I-BIRTH     a hard link of the message, which the records of cluster N need
+
+A link belongs to one cluster, so whether it is still needed is seen in that file alone. Nothing is counted in memory:
+for each domain it has the numbers of the clusters, and the length of the one that is appended to.
+
+Order of durable steps. A crash between two of them leaves what stands behind the dash:
+
+    append      link, names of new directories and clusters   - a link that no record needs; removed with the domain
+                records                                        - records that were not acknowledged, whole or not at all
+    done        mark                                           - the mark may be lost: one repeat of one recipient
+    removal     marks                                          - as above
+                links                                          - a cluster in which all is done
+                cluster                                        - the same
+    compaction  marks; the new file; its new name; links       - the old cluster or the new one, both with their links
+
+A cluster that an earlier process wrote is never appended to, since its end may be torn. Whoever uses the store holds
+sendmutex, and makes all calls in one thread; the names and numbers may be read in another one. Methods raise OSError.
+"""
+
+import errno
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from queue_base.durable import Commit, read_file, sync_handles, write_all
+from queue_base.queue.layout import FILE_MODE
+from queue_wire.control.ondemand import is_domain_name
+from queue_wire.files.cluster import (
+    CLUSTER_MOST,
+    CLUSTER_SIZE,
+    DONE,
+    HEADER_SIZE,
+    NEW_SUFFIX,
+    SUFFIX,
+    Cluster,
+    ClusterRecord,
+    StoredRecipient,
+    cluster_number,
+    link_name,
+    pack_cluster_header,
+    pack_stored,
+    unpack_cluster,
+)
+
+# The group of queue/ may read the messages, for queue-remote, and nothing else.
+DIRECTORY_MODE = 0o2750
+TOP = "ondemand"
+
+
+class StoreRequest(NamedTuple):
+    """A message to be stored for a domain. `path` is that of its file, relative to queue/.
+
+    `most` is the limit on the bytes of the domain's messages, 0 for none.
+    """
+
+    domain: bytes
+    path: str
+    recipients: Sequence[StoredRecipient]
+    most: int = 0
+
+
+class DomainFiles:
+    """What is known of a domain: the numbers of its clusters, and the cluster that is appended to, 0 if there is none.
+
+    `length` and `seed` are of that one. `size` is the sum of the bytes of its messages, None before it is needed.
+    """
+
+    __slots__ = ("appending", "clusters", "length", "seed", "size")
+
+    def __init__(self, clusters: Iterable[int] = ()) -> None:
+        self.clusters = sorted(clusters)
+        self.appending = 0
+        self.length = 0
+        self.seed = 0
+        self.size: int | None = None
+
+
+class _Append:
+    """The records that a group appends to one cluster. `old` is its length before, 0 for a new one."""
+
+    __slots__ = ("data", "files", "handle", "links", "number", "old", "path", "seed")
+
+    def __init__(self, files: DomainFiles, number: int, path: str, handle: int, old: int) -> None:
+        self.files = files
+        self.number = number
+        self.path = path
+        self.handle = handle
+        self.old = old
+        self.seed = files.seed
+        self.data = bytearray()
+        self.links: list[str] = []
+
+
+class DomainStore:
+    """All domains of one queue."""
+
+    def __init__(self, queue: str) -> None:
+        """Read the names of what is there. Raises OSError."""
+        self._queue = queue
+        self._top = f"{queue}/{TOP}"
+        self._domains: dict[bytes, DomainFiles] = {}
+        try:
+            os.mkdir(self._top)
+        except FileExistsError:
+            pass
+        else:
+            os.chmod(self._top, DIRECTORY_MODE)
+            commit = Commit()
+            commit.removed(self._top)
+            commit.sync()
+        for name in os.listdir(self._top):
+            if is_domain_name(name.encode("ascii", "replace")):
+                self._find_clusters(name)
+
+    def _find_clusters(self, name: str) -> None:
+        try:
+            names = os.listdir(f"{self._top}/{name}")
+        except NotADirectoryError:
+            return
+        for left in names:
+            if left.endswith(NEW_SUFFIX):
+                os.unlink(f"{self._top}/{name}/{left}")  # A compaction was interrupted before its rename.
+        self._domains[name.encode()] = DomainFiles(number for each in names if (number := cluster_number(each)))
+
+    @property
+    def domains(self) -> list[bytes]:
+        """The domains that have clusters."""
+        return [domain for domain, files in list(self._domains.items()) if files.clusters]
+
+    def clusters(self, domain: bytes) -> list[int]:
+        """Return the numbers of a domain's clusters in the order in which their records were stored."""
+        files = self._domains.get(domain)
+        return [] if files is None else list(files.clusters)
+
+    def message_path(self, domain: bytes, cluster: int, stored: StoredRecipient) -> str:
+        """Return the path of a stored message, relative to queue/."""
+        return f"{TOP}/{domain.decode()}/mess/{link_name(cluster, stored.long_id)}"
+
+    # Appending.
+
+    def append(self, requests: Sequence[StoreRequest]) -> list[OSError | None]:
+        """Store messages, with two waits for the disk for all of them; return what went wrong with each.
+
+        If it is None, the recipients are stored durably.
+        """
+        commit = Commit()
+        failures: list[OSError | None] = [None] * len(requests)
+        appends: dict[tuple[bytes, int], _Append] = {}
+        try:
+            for place, request in enumerate(requests):
+                try:
+                    self._prepare(request, commit, appends)
+                except OSError as error:
+                    failures[place] = error
+            try:
+                commit.sync()
+                for append in appends.values():
+                    header = b"" if append.old else pack_cluster_header(append.seed)
+                    os.pwrite(append.handle, header, 0)
+                    _write_at(append.handle, bytes(append.data), append.old or len(header))
+                sync_handles([(append.handle, append.path) for append in appends.values()])
+            except OSError as error:
+                for append in appends.values():
+                    self._undo(append)
+                return [failure or error for failure in failures]
+            for (domain, number), append in appends.items():
+                files = self._domains[domain]
+                if files.appending == number:
+                    files.length = (append.old or HEADER_SIZE) + len(append.data)
+            return failures
+        finally:
+            commit.forget()
+            for append in appends.values():
+                os.close(append.handle)
+
+    def _prepare(self, request: StoreRequest, commit: Commit, appends: dict[tuple[bytes, int], _Append]) -> None:
+        """Link a message, and add its records to what is to be appended."""
+        domain = request.domain
+        files = self._domains.get(domain)
+        if files is None:
+            files = self._domains[domain] = DomainFiles()
+        first = request.recipients[0]
+        if request.most:
+            size = self._size(domain, files)
+            if size + first.size > request.most:
+                raise OSError(errno.EDQUOT, f"{size} bytes are stored, of {request.most}", f"{TOP}/{domain.decode()}")
+        append = self._open_append(domain, files, commit, appends)
+        link = f"{self._queue}/{self.message_path(domain, append.number, first)}"
+        try:
+            commit.link(f"{self._queue}/{request.path}", link)
+            append.links.append(link)
+        except FileExistsError:
+            pass  # Other recipients of this message are stored.
+        append.data += b"".join([pack_stored(stored, files.seed) for stored in request.recipients])
+        if files.size is not None and append.links and append.links[-1] == link:
+            files.size += first.size
+
+    def _open_append(
+        self, domain: bytes, files: DomainFiles, commit: Commit, appends: dict[tuple[bytes, int], _Append]
+    ) -> _Append:
+        """Return the cluster that the next record goes to; a new one if there is none, or it is long enough."""
+        append = appends.get((domain, files.appending)) if files.appending else None
+        if append is not None and (append.old or HEADER_SIZE) + len(append.data) < CLUSTER_SIZE:
+            return append
+        if append is None and files.appending and files.length < CLUSTER_SIZE:
+            path = self._path(domain, files.appending)
+            append = _Append(files, files.appending, path, os.open(path, os.O_WRONLY | os.O_CLOEXEC), files.length)
+        else:
+            append = self._make_cluster(domain, files, commit)
+        appends[domain, append.number] = append
+        return append
+
+    def _make_cluster(self, domain: bytes, files: DomainFiles, commit: Commit) -> _Append:
+        directory = f"{self._top}/{domain.decode()}"
+        for path in (directory, f"{directory}/mess"):
+            # Its name may not be synced even if it exists: the process that made it may have been killed.
+            commit.removed(path)
+            try:
+                os.mkdir(path)
+            except FileExistsError:
+                continue
+            os.chmod(path, DIRECTORY_MODE)
+        number = files.clusters[-1] + 1 if files.clusters else 1
+        path = self._path(domain, number)
+        commit.removed(path)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        files.clusters.append(number)
+        files.appending, files.length, files.seed = number, HEADER_SIZE, int.from_bytes(os.urandom(8), "little")
+        return _Append(files, number, path, handle, 0)
+
+    def _undo(self, append: _Append) -> None:
+        """Take back records of a group that could not be made durable, so that they are not delivered.
+
+        Their cluster is not appended to any more: after a failed sync nobody knows what is on the disk.
+        """
+        files = append.files
+        if files.appending == append.number:
+            files.appending = 0
+        files.size = None
+        try:
+            if append.old:
+                os.ftruncate(append.handle, append.old)
+                os.fsync(append.handle)
+            else:
+                os.unlink(append.path)
+                files.clusters.remove(append.number)
+            for link in append.links:
+                os.unlink(link)
+        except OSError:
+            return  # Some recipients may get their mail twice.
+
+    # Reading and marking.
+
+    def read(self, domain: bytes, number: int) -> Cluster:
+        """Return the records of a cluster."""
+        return unpack_cluster(read_file(self._path(domain, number), CLUSTER_MOST))
+
+    def mark(self, domain: bytes, number: int, offsets: Iterable[int]) -> None:
+        """Mark records done. `settle` makes that durable."""
+        handle = os.open(self._path(domain, number), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            for offset in offsets:
+                os.pwrite(handle, DONE, offset)
+        finally:
+            os.close(handle)
+
+    def settle(self, domain: bytes, number: int) -> None:
+        """Remove what the records of a cluster that are done have needed, and the cluster if all are.
+
+        One of which more than half is done is compacted, unless it is appended to.
+        """
+        path = self._path(domain, number)
+        files = self._domains[domain]
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # What is done must be known after a power cut, before it is removed.
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        cluster = self.read(domain, number)
+        pending = cluster.pending
+        commit = Commit()
+        if not pending:
+            if files.appending == number:
+                files.appending = 0
+            self._remove_links(domain, number, cluster.records, commit)
+            commit.sync()
+            os.unlink(path)
+            files.clusters.remove(number)
+            if not files.clusters:
+                self._remove_domain(domain)
+            return
+        if files.appending != number and 2 * _length(pending) < cluster.end:
+            self._compact(domain, number, pending)
+        needed = {record.stored.long_id for record in pending}
+        done = [record for record in cluster.records if record.stored.long_id not in needed]
+        self._remove_links(domain, number, done, commit)
+
+    def _remove_links(self, domain: bytes, number: int, records: list[ClusterRecord], commit: Commit) -> None:
+        files = self._domains[domain]
+        for long_id, size in {record.stored.long_id: record.stored.size for record in records}.items():
+            there = commit.unlink(f"{self._top}/{domain.decode()}/mess/{link_name(number, long_id)}")
+            if there and files.size is not None:
+                files.size -= size
+
+    def _compact(self, domain: bytes, number: int, pending: list[ClusterRecord]) -> None:
+        """Write the records that are not done to a new file of the same name."""
+        path = self._path(domain, number)
+        new = f"{self._top}/{domain.decode()}/{number}{NEW_SUFFIX}"
+        seed = int.from_bytes(os.urandom(8), "little")
+        commit = Commit()
+        commit.unlink(new)
+        records = b"".join([pack_stored(record.stored, seed) for record in pending])
+        commit.create(new, pack_cluster_header(seed) + records, FILE_MODE)
+        commit.sync()
+        commit.rename(new, path)
+        commit.sync()
+
+    def _remove_domain(self, domain: bytes) -> None:
+        """Remove the directory of a domain that has no records, with links of messages that were not acknowledged."""
+        directory = f"{self._top}/{domain.decode()}"
+        for name in os.listdir(f"{directory}/mess"):
+            os.unlink(f"{directory}/mess/{name}")
+        os.rmdir(f"{directory}/mess")
+        os.rmdir(directory)
+        del self._domains[domain]
+
+    def _size(self, domain: bytes, files: DomainFiles) -> int:
+        """Return the sum of the bytes of a domain's messages."""
+        if files.size is None:
+            files.size = 0
+            for number in files.clusters:
+                if number != files.appending or files.length > HEADER_SIZE:
+                    pending = self.read(domain, number).pending
+                    files.size += sum({each.stored.long_id: each.stored.size for each in pending}.values())
+        return files.size
+
+    def _path(self, domain: bytes, number: int) -> str:
+        return f"{self._top}/{domain.decode()}/{number}{SUFFIX}"
+
+
+def _length(records: Iterable[ClusterRecord]) -> int:
+    """Return the bytes of records, or little less."""
+    return sum(35 + len(record.stored.sender) + len(record.stored.recipient) for record in records)
+
+
+def _write_at(handle: int, data: bytes, offset: int) -> None:
+    os.lseek(handle, offset, os.SEEK_SET)
+    write_all(handle, data)

@@ -1,0 +1,233 @@
+"""queue/ondemand on a real disk: appending, done marks, removal, compaction, and disks that refuse."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from queue_ondemand import domain_store
+from queue_ondemand.domain_store import DomainStore, StoreRequest
+from queue_wire.files.cluster import StoredRecipient
+
+DOMAIN = b"example.net"
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> str:
+    os.makedirs(tmp_path / "mess" / "0")
+    return str(tmp_path)
+
+
+def request(
+    queue: str, name: str, *recipients: str, domain: bytes = DOMAIN, most: int = 0, size: int = 100
+) -> StoreRequest:
+    """Make a message, and return the request to store it."""
+    path = f"mess/0/{name}"
+    if not os.path.exists(f"{queue}/{path}"):
+        Path(queue, path).write_bytes(b"Subject: x\n\n" + name.encode())
+    number = os.stat(f"{queue}/{path}").st_ino
+    found = [StoredRecipient(number, 1_600_000_000_000_000, size, b"a@b", each.encode()) for each in recipients]
+    return StoreRequest(domain, path, found, most)
+
+
+def pending(store: DomainStore, domain: bytes = DOMAIN) -> list[bytes]:
+    clusters = store.clusters(domain)
+    return [each.stored.recipient for number in clusters for each in store.read(domain, number).pending]
+
+
+def finish(store: DomainStore, number: int, *recipients: bytes) -> None:
+    records = [each for each in store.read(DOMAIN, number).records if each.stored.recipient in recipients]
+    store.mark(DOMAIN, number, [each.offset for each in records])
+    store.settle(DOMAIN, number)
+
+
+def names(queue: str, *path: str) -> list[str]:
+    return sorted(os.listdir(os.path.join(queue, "ondemand", *path)))
+
+
+def test_recipients_are_stored_in_order_with_one_link_for_a_message(queue: str) -> None:
+    store = DomainStore(queue)
+
+    assert store.append([request(queue, "1", "x", "y"), request(queue, "2", "z")]) == [None, None]
+    assert store.append([request(queue, "1", "later")]) == [None]
+
+    assert pending(store) == [b"x", b"y", b"z", b"later"]
+    assert store.domains == [DOMAIN]
+    assert names(queue, "example.net") == ["1.cluster", "mess"]
+    assert len(names(queue, "example.net", "mess")) == 2
+    assert os.stat(f"{queue}/mess/0/1").st_nlink == 2
+
+
+def test_a_stored_message_stays_when_its_place_in_mess_goes(queue: str) -> None:
+    store = DomainStore(queue)
+    stored = request(queue, "1", "x")
+    store.append([stored])
+
+    os.unlink(f"{queue}/mess/0/1")
+
+    path = store.message_path(DOMAIN, 1, stored.recipients[0])
+    assert Path(queue, path).read_bytes().endswith(b"\n\n1")
+    assert store.append([request(queue, "2", "y"), StoreRequest(DOMAIN, "mess/0/1", stored.recipients)])[0] is None
+
+
+def test_directories_and_files_have_the_modes_by_which_queue_remote_may_read_messages_alone(queue: str) -> None:
+    before = os.umask(0o027)
+    try:
+        DomainStore(queue).append([request(queue, "1", "x")])
+    finally:
+        os.umask(before)
+
+    for path in ("", "example.net", "example.net/mess"):
+        assert os.stat(f"{queue}/ondemand/{path}").st_mode & 0o7777 == 0o2750
+    assert os.stat(f"{queue}/ondemand/example.net/1.cluster").st_mode & 0o7777 == 0o600
+
+
+def test_a_cluster_that_is_long_enough_is_closed_also_within_a_group(
+    queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(domain_store, "CLUSTER_SIZE", 200)
+    store = DomainStore(queue)
+    recipients = [f"recipient{number}@example.net" for number in range(20)]
+
+    for start in (0, 10):
+        assert set(store.append([request(queue, each, each) for each in recipients[start : start + 10]])) == {None}
+
+    assert pending(store) == [each.encode() for each in recipients]
+    assert len(store.clusters(DOMAIN)) > 5
+    assert max(os.stat(path).st_size for path in Path(queue, "ondemand/example.net").glob("*.cluster")) < 400
+
+
+def test_the_next_process_reads_what_is_there_and_appends_to_a_new_cluster(queue: str) -> None:
+    DomainStore(queue).append([request(queue, "1", "x")])
+    with open(f"{queue}/ondemand/example.net/1.cluster", "ab") as cluster:
+        cluster.write(b"Ttorn by a power cut")
+    Path(queue, "ondemand/example.net/1.new").touch()
+    Path(queue, "ondemand/README").touch()
+
+    store = DomainStore(queue)
+    assert store.append([request(queue, "2", "y")]) == [None]
+
+    assert pending(store) == [b"x", b"y"]
+    assert store.clusters(DOMAIN) == [1, 2]
+    assert "1.new" not in names(queue, "example.net")
+
+
+def test_a_message_keeps_its_link_until_its_last_recipient_is_done(queue: str) -> None:
+    store = DomainStore(queue)
+    store.append([request(queue, "1", "x", "y"), request(queue, "2", "z")])
+
+    finish(store, 1, b"x")
+    assert len(names(queue, "example.net", "mess")) == 2
+
+    finish(store, 1, b"y")
+    assert os.stat(f"{queue}/mess/0/1").st_nlink == 1
+    assert len(names(queue, "example.net", "mess")) == 1
+    assert pending(store) == [b"z"]
+
+
+def test_a_domain_goes_when_its_last_record_is_done_and_comes_back_with_the_next_one(queue: str) -> None:
+    store = DomainStore(queue)
+    store.append([request(queue, "1", "x")])
+    # Such as that of a message that was linked before a crash, and never acknowledged.
+    Path(queue, "ondemand/example.net/mess/9.5-x").touch()
+
+    finish(store, 1, b"x")
+    assert names(queue) == []
+    assert store.domains == [] and store.clusters(DOMAIN) == []
+
+    store.append([request(queue, "2", "y")])
+    assert pending(store) == [b"y"]
+
+
+def test_a_closed_cluster_that_is_mostly_done_is_compacted_in_its_place(
+    queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = DomainStore(queue)
+    store.append([request(queue, str(number), f"r{number}") for number in range(10)])
+    size = os.stat(f"{queue}/ondemand/example.net/1.cluster").st_size
+
+    finish(store, 1, *[b"r%d" % number for number in range(7)])
+    assert os.stat(f"{queue}/ondemand/example.net/1.cluster").st_size == size, "it is appended to"
+
+    store = DomainStore(queue)
+    store.append([request(queue, "10", "r10")])
+    store.settle(DOMAIN, 1)
+
+    assert os.stat(f"{queue}/ondemand/example.net/1.cluster").st_size < size / 2
+    assert pending(store) == [b"r7", b"r8", b"r9", b"r10"]
+    assert len(names(queue, "example.net", "mess")) == 4
+    finish(store, 1, b"r7", b"r8", b"r9")
+    assert store.clusters(DOMAIN) == [2]
+
+
+def test_a_message_that_is_gone_fails_alone(queue: str) -> None:
+    store = DomainStore(queue)
+    gone = request(queue, "1", "x")
+    os.unlink(f"{queue}/mess/0/1")
+
+    first, second = store.append([gone, request(queue, "2", "y")])
+
+    assert first is not None and first.errno == errno.ENOENT
+    assert second is None
+    assert pending(store) == [b"y"]
+
+
+def test_a_domain_over_its_size_takes_no_more_until_some_is_done(queue: str) -> None:
+    store = DomainStore(queue)
+    assert store.append([request(queue, "1", "x", most=250), request(queue, "2", "y", most=250)]) == [None, None]
+
+    [full] = store.append([request(queue, "3", "z", most=250)])
+    assert full is not None and full.errno == errno.EDQUOT
+
+    again = DomainStore(queue)  # It counts what is there.
+    [full] = again.append([request(queue, "3", "z", most=250)])
+    assert full is not None and full.errno == errno.EDQUOT
+    finish(again, 1, b"x")
+    assert again.append([request(queue, "3", "z", most=250)]) == [None]
+
+
+def test_a_group_that_cannot_be_synced_is_taken_back_and_the_next_one_goes_to_another_cluster(
+    queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = DomainStore(queue)
+    store.append([request(queue, "1", "x")])
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(domain_store, "sync_handles", refuse)
+        [trouble] = store.append([request(queue, "2", "y")])
+
+    assert trouble is not None and trouble.errno == errno.EIO
+    assert pending(store) == [b"x"]
+    assert os.stat(f"{queue}/mess/0/2").st_nlink == 1
+    assert store.append([request(queue, "2", "y")]) == [None]
+    assert store.clusters(DOMAIN) == [1, 2]
+    assert pending(DomainStore(queue)) == [b"x", b"y"]
+
+
+def test_a_new_cluster_that_cannot_be_synced_is_removed(queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DomainStore(queue)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(domain_store, "sync_handles", refuse)
+        assert store.append([request(queue, "1", "x")]) != [None]
+
+    assert store.domains == []
+    assert store.append([request(queue, "1", "x")]) == [None]
+    assert pending(store) == [b"x"]
+
+
+def test_domains_do_not_share_anything(queue: str) -> None:
+    store = DomainStore(queue)
+    both = [request(queue, "1", "x"), request(queue, "1", "y", domain=b"example.org")]
+
+    assert store.append(both) == [None, None]
+
+    assert (pending(store), pending(store, b"example.org")) == ([b"x"], [b"y"])
+    assert os.stat(f"{queue}/mess/0/1").st_nlink == 3
