@@ -1,4 +1,4 @@
-"""Bounces: their text (RFC 3464), and the messages that have one to be sent.
+"""Bounces: the messages that have one to be sent (queue_base.reports.bounce_report has their text).
 
 A bounce goes to the sender; a bounce of a bounce goes to doublebounceto, from `#@[]`; one that fails again is discarded
 with a line in the log (qmail-send(8)). Before a bounce is injected, the disk thread syncs the DONE marks.
@@ -7,22 +7,17 @@ and nothing else does.
 
 If a file that the bounce is made of is malformed, the message is parked. If the disk refuses to read it, the bounce is
 tried again. If the header of the message cannot be read, the bounce has none.
-
-The part for people begins with `Hi. This is the`, and has one paragraph per recipient, which begins with `<`, as QSBMF
-requires (cr.yp.to/proto/qsbmf.txt), so that mailing list programs understand it.
 """
 
 import errno
 import os
-import re
 import select
-from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_base.home import Home
+from queue_base.reports.bounce_report import BounceFacts, compose_steps
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Corrupt, Events, MayEnd
@@ -30,7 +25,6 @@ from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
 from queue_send.messages.bounce_file import read_failures
 from queue_send.messages.message_files import Store
-from queue_send.notify.dsn import Dsn, compose_dsn, token
 from queue_send.notify.notifier import Notifier, OwnMail, Steps, Task
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
@@ -44,59 +38,6 @@ AGAIN_A_TURN = 200  # Bounces that one turn of the loop tries again.
 LASTING = {errno.ENOENT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.ENXIO}
 # Errors that end without anybody's help. If the header cannot be read for another reason, the bounce is sent without.
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
-
-# The lookbehind comes after the first digit, because a pattern that begins with a digit is searched for faster.
-_STATUS = re.compile(rb"([45](?<![\d.].)\.\d{1,3}\.\d{1,3})(?![\d.])", re.DOTALL)
-
-
-class BounceFacts(NamedTuple):
-    """The contents of a bounce. Times are in seconds since the epoch; `unique` is for its Message-ID and boundary.
-
-    `failures` are (recipient, text), taken one by one, so that they need not be in memory.
-    """
-
-    me: bytes
-    bouncefrom: bytes
-    recipient: bytes
-    sender: bytes
-    failures: Iterable[tuple[bytes, bytes]]
-    header: bytes
-    birth: int
-    now: int
-    unique: str
-
-
-def compose_steps(facts: BounceFacts) -> Iterator[bytes]:
-    """Yields the bounce in pieces, as compose_dsn does."""
-    report = Dsn(
-        me=facts.me,
-        bouncefrom=facts.bouncefrom,
-        recipient=facts.recipient,
-        subject=b"failure notice",
-        greeting=_greeting(facts),
-        action=b"failed",
-        status=_STATUS,
-        default=b"5.0.0",
-        words=b"",
-        more=b"",
-        recipients=facts.failures,
-        header=facts.header,
-        birth=facts.birth,
-        now=facts.now,
-        unique=facts.unique,
-    )
-    return compose_dsn(report)
-
-
-def _greeting(facts: BounceFacts) -> list[bytes]:
-    first = b"Hi. This is the queue-send program at %s." % token(facts.me)
-    if not facts.sender:
-        return [first, b"A bounce could not be delivered to the address below, so it comes to you."]
-    return [
-        first,
-        b"Your message could not be delivered to the addresses below. This is final:",
-        b"nobody will try them again. The reason stands under each address.",
-    ]
 
 
 class Bouncer(Notifier):

@@ -23,13 +23,13 @@ from typing import NamedTuple
 
 from queue_base.errors import reason
 from queue_base.home import Home
+from queue_base.reports.dsn import Dsn, Reported, compose_dsn, token
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Events, MayEnd
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
 from queue_send.messages.message_files import Store
-from queue_send.notify.dsn import Dsn, Reported, compose_dsn, token
 from queue_send.notify.notifier import Notifier, OwnMail, Steps
 from queue_send.scheduler.model import Attempt
 from queue_send.scheduler.retry import AGAIN_AFTER

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from queue_send.notify.bounce import BounceFacts, compose_steps
-from queue_send.notify.dsn import LEFT_OUT
+from queue_base.reports.bounce_report import BounceFacts, compose_steps
+from queue_base.reports.dsn import LEFT_OUT
 from support.send.bounce_text import compose_bounce
 
 MANY = 20_000

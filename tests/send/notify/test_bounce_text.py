@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_send.notify.bounce import BounceFacts
+from queue_base.reports.bounce_report import BounceFacts
 from queue_wire.failures import pack_failure, unpack_failures
 from support.plugins.strategies import addresses
 from support.send.bounce_text import compose_bounce

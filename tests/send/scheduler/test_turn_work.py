@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
+from queue_base.reports.bounce_report import BounceFacts, compose_steps
+from queue_base.reports.dsn import STEP
 from queue_send import peers
 from queue_send.admin.watchdog import LOOKS
 from queue_send.delivery import verdicts
@@ -18,9 +20,7 @@ from queue_send.messages import message_files as store
 from queue_send.messages.backlog import FoundMessages
 from queue_send.messages.bounce_file import FailedRecipient, append_failures, read_failures
 from queue_send.notify import notifier
-from queue_send.notify.bounce import BounceFacts, compose_steps
 from queue_send.notify.delay import DelayFacts, compose_notice
-from queue_send.notify.dsn import STEP
 from queue_send.scheduler.fifo import Fifo
 from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Attempt, Entry

@@ -1,6 +1,6 @@
 """A bounce as one piece of bytes."""
 
-from queue_send.notify.bounce import BounceFacts, compose_steps
+from queue_base.reports.bounce_report import BounceFacts, compose_steps
 
 
 def compose_bounce(facts: BounceFacts) -> bytes:

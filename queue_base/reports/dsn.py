@@ -4,7 +4,7 @@
 2. message/delivery-status (RFC 3464), in ASCII; other addresses are encoded as RFC 6533 says.
 3. text/rfc822-headers: the header of the message (RFC 6522).
 
-bounce.py and delay.py give the contents.
+bounce_report.py and queue_send.notify.delay give the contents.
 """
 
 import re

@@ -1,0 +1,1 @@
+"""Reports about mail to its senders, in the form of RFC 3464."""
