@@ -10,15 +10,16 @@ import fcntl
 import os
 import signal
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
 from queue_admin.checks.file_system import check_file_system
 from queue_admin.checks.queue_stamp import check_stamp
 from queue_admin.home.daemon_accounts import DaemonAccounts, check_code, choose_accounts
+from queue_admin.home.modes import ONDEMAND
 from queue_base.accounts import Owner, become
-from queue_base.control import check_modes, read_me, read_number, read_parsed
+from queue_base.control import check_modes, read_control, read_me, read_number, read_parsed
 from queue_base.daemon import inherited_sockets, processes
 from queue_base.daemon.lock import take_sendmutex
 from queue_base.daemon.processes import command
@@ -33,6 +34,7 @@ USAGE = "usage: queue-start [--home HOME]"
 HELP = f"""{USAGE}
 Starts the whole suite and becomes queue-send; run it under supervise or runsv.
 """
+NOTHING: Mapping[int, int] = {}
 # Our pipe ends are kept above this number, so that they do not collide with the numbers that the daemons expect.
 HIGH = 64
 
@@ -66,12 +68,33 @@ def daemons(accounts: DaemonAccounts, remotes: int, sockets: tuple[int, ...]) ->
     ]
 
 
-def start(words: list[str], daemon: DaemonSpec, lock: int) -> dict[int, int]:
-    """Fork and exec one daemon; return queue-send's ends of its pipes as {final number: present descriptor}."""
+def on_demand_daemons(home: Home, accounts: DaemonAccounts) -> list[DaemonSpec]:
+    """Return queue-ondemand and its own queue-remote, if a domain is on demand, or mail is stored; else nothing.
+
+    The pipes of that queue-remote are queue-ondemand's.
+    """
+    try:
+        if read_control(home, "ondemand") is None and not os.listdir(f"{home.queue}/{ONDEMAND}"):
+            return []
+    except FileNotFoundError:
+        return []
+    except (OSError, Temporary):
+        pass  # queue-ondemand says what is wrong.
+    return [
+        DaemonSpec("queue-remote", accounts.remote, processes.KEEPER_JOBS, processes.KEEPER_REPORTS, False),
+        DaemonSpec("queue-ondemand", accounts.queue, processes.ONDEMAND_JOBS, processes.ONDEMAND_REPORTS, True),
+    ]
+
+
+def start(words: list[str], daemon: DaemonSpec, lock: int, given: Mapping[int, int] = NOTHING) -> dict[int, int]:
+    """Fork and exec one daemon; return queue-send's ends of its pipes as {final number: present descriptor}.
+
+    `given` are more descriptors of the daemon, in the same form.
+    """
     its_input, to_it = _pipe()
     from_it, its_output = _pipe()
     if os.fork() == 0:
-        _child(words, daemon, its_input, its_output, lock)
+        _child(words, daemon, its_input, its_output, lock, given)
     os.close(its_input)
     os.close(its_output)
     return {daemon.to_it: to_it, daemon.from_it: from_it}
@@ -85,13 +108,17 @@ def _pipe() -> tuple[int, int]:
     return moved[0], moved[1]
 
 
-def _child(words: list[str], daemon: DaemonSpec, its_input: int, its_output: int, lock: int) -> None:
+def _child(
+    words: list[str], daemon: DaemonSpec, its_input: int, its_output: int, lock: int, given: Mapping[int, int]
+) -> None:
     """Become the daemon; never returns."""
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
         os.dup2(its_input, 0)
         os.dup2(its_output, 1)
         os.closerange(3, HIGH)
+        for number, end in given.items():
+            os.dup2(end, number)
         if daemon.holds_lock:
             os.dup2(lock, processes.SENDMUTEX)
         if daemon.sockets:
@@ -198,13 +225,22 @@ def run(home: Home, notification: dict[str, str]) -> None:
     # Before chdir, because the programs are found from our own name, which may be a relative path.
     remotes = count_remotes(home)
     specs = daemons(accounts, remotes, open_sockets(home))
-    words = {spec.program: command(spec.program, home) for spec in specs}
-    send = command("queue-send", home, *(["--remotes", str(remotes)] if remotes > 1 else []))
+    on_demand = on_demand_daemons(home, accounts)
+    words = {spec.program: command(spec.program, home) for spec in [*specs, *on_demand]}
+    options = ["--remotes", str(remotes)] if remotes > 1 else []
+    send = command("queue-send", home, *options, *(["--ondemand"] if on_demand else []))
     try:
         os.chdir(home.queue)
         ends: dict[int, int] = {}
         for daemon in specs:
             ends.update(start(words[daemon.program], daemon, lock))
+        given: dict[int, int] = {}
+        for daemon in on_demand:
+            between = given
+            given = start(words[daemon.program], daemon, lock, between)
+            for end in between.values():
+                os.close(end)
+        ends.update(given)
         ends[processes.SENDMUTEX] = lock
         ends.update(kept)
         os.closerange(3, HIGH)

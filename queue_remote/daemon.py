@@ -19,7 +19,7 @@ from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.errors import Temporary, complain, reason
 from queue_base.home import Home
 from queue_remote.config import SEND
-from queue_remote.delivery import deliver
+from queue_remote.delivery import deliver, probe
 from queue_remote.job_parts import JobPart, PartOutcome, join_outcomes, split_job
 from queue_remote.message.file import open_message
 from queue_remote.message.small import SmallMessage, read_small
@@ -32,9 +32,10 @@ from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.transaction import Transaction
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
-from queue_wire.pipes.job import REREAD, Job, unpack_job
+from queue_wire.pipes.job import PROBE, REREAD, Job, unpack_job
 from queue_wire.pipes.report import (
     MESSAGE_SCOPE,
+    SUCCESS,
     TEMPORARY,
     Report,
     SettingsReport,
@@ -135,7 +136,7 @@ class RemoteDaemon:
             self._answer_bad_job(payload)
             return
         try:
-            if not self._deliver_at_once(job):
+            if job.path == PROBE or not self._deliver_at_once(job):
                 self._start_task(job)
         except Exception as error:
             self._defer_by_bug(job, error)
@@ -233,6 +234,12 @@ class RemoteDaemon:
         except Temporary as error:
             self._setup.complain(error)
             return _defer_job(job, no_controls(str(error)))
+        if job.path == PROBE:
+            key = setup.options.find(job.sender, job.nexthop)
+            if key.options.program:
+                return Report(job.number, MESSAGE_SCOPE, [(SUCCESS, b"")])  # It says more with a message.
+            scope, verdict = await probe(setup, self._pool, job.nexthop, key)
+            return Report(job.number, scope, [verdict])
         parts = split_job(setup, job)
         if len(parts) > 1:
             # In random order, so that a nexthop that hangs does not keep the same others waiting at each attempt.

@@ -11,6 +11,9 @@ from queue_remote.message.file import Message
 from queue_remote.message.form import Forms, Unsendable
 from queue_remote.message.signing import Unsigned
 from queue_remote.options import ConnectionKey
+from queue_remote.report_text import Verdict
+from queue_remote.route.order import Target
+from queue_remote.route.router import Route
 from queue_remote.route.this_host import own_names
 from queue_remote.route.unroutable import Unroutable
 from queue_remote.setup import Setup
@@ -20,7 +23,7 @@ from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.trace import Trace
 from queue_remote.smtp.transaction import Transaction
 from queue_smtp.client import ClientState
-from queue_wire.pipes.report import MESSAGE_SCOPE
+from queue_wire.pipes.report import MESSAGE_SCOPE, SUCCESS
 
 
 async def deliver(
@@ -79,18 +82,44 @@ async def _deliver_anew(
     for target in route.targets:
         if time.monotonic() > opener.until:
             break
-        plan = await setup.tls_planner.plan(nexthop, route, target)
-        if plan.refusal is not None:
-            opener.pass_over(target, plan)
-            continue
-        credentials = setup.logins.find(nexthop, route.relayed, target)
-        connection = await opener.open(target, plan, credentials)
+        connection = await _open(setup, opener, nexthop, route, target)
         if connection is not None:
             if await _transact(pool, key, connection, transaction, forms):
                 return MESSAGE_SCOPE
             opener.refused(connection)
     transaction.finish(*opener.failure)
     return opener.scope
+
+
+async def probe(setup: Setup, pool: Pool, nexthop: bytes, key: ConnectionKey) -> tuple[bytes, Verdict]:
+    """Connect to a nexthop and greet it, and send nothing; return the report's scope, and the verdict.
+
+    The connection is kept for mail, as after a transaction.
+    """
+    try:
+        connection = pool.take(key)
+        if connection is None:
+            route = await setup.router.find(nexthop, setup.tls_planner.secure)
+            ours = frozenset[bytes]() if route.relayed else own_names(setup.config.me, key.options.helohost)
+            opener = Opener(key, nexthop, pool, None, ours)
+            for target in route.targets:
+                if connection is None and time.monotonic() <= opener.until:
+                    connection = await _open(setup, opener, nexthop, route, target)
+            if connection is None:
+                return opener.scope, opener.failure
+        pool.give(key, connection)
+        return MESSAGE_SCOPE, (SUCCESS, b"reachable\n")
+    except Unroutable as error:
+        return error.scope, error.verdict
+
+
+async def _open(setup: Setup, opener: Opener, nexthop: bytes, route: Route, target: Target) -> Connection | None:
+    """Return a connection to a target, None if it cannot be used. Raises Unroutable."""
+    plan = await setup.tls_planner.plan(nexthop, route, target)
+    if plan.refusal is not None:
+        opener.pass_over(target, plan)
+        return None
+    return await opener.open(target, plan, setup.logins.find(nexthop, route.relayed, target))
 
 
 async def _transact(

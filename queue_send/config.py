@@ -28,6 +28,7 @@ from queue_wire.control.destinationlimits import (
 )
 from queue_wire.control.lines import NUMBERS, lines_without_colon, unpack_line, unpack_map, unpack_number
 from queue_wire.control.localroutes import UNREADABLE, find_local_route, unpack_local_routes
+from queue_wire.control.ondemand import OnDemandLines, unpack_ondemand
 from queue_wire.control.registry import BY_NAME, NO_COLON, OF_QMAIL, describe_changes, is_copy, nearest_name
 from queue_wire.control.schedule import Schedule, unpack_ages, unpack_schedule
 from queue_wire.control.smtproutes import Routes, unpack_routes
@@ -60,6 +61,7 @@ class SendConfig(NamedTuple):
     routes: Routes
     localroutes: Routes
     virtualdomains: Mapping[bytes, bytes]
+    ondemand: OnDemandLines
     # What each file had; None for one that does not exist.
     contents: Mapping[str, bytes | None]
 
@@ -169,6 +171,7 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
         # queue-local would bounce the mail of those who have no mailbox there.
         localroutes=parsed("localroutes", unpack_local_routes, {}, (UNREADABLE, "local mail is deferred")),
         virtualdomains=parsed("virtualdomains", colons(unpack_map), {}),
+        ondemand=parsed("ondemand", unpack_ondemand, {}),
         contents=contents,
     )
 

@@ -48,18 +48,22 @@ from queue_wire import logline
 # Seconds for queue-todo to finish its group after EXIT. A disk that hangs must not prevent the exit of queue-send.
 TODO_WAIT = 60.0
 
-USAGE = "usage: queue-send [--home HOME] [--remotes N]"
+USAGE = "usage: queue-send [--home HOME] [--remotes N] [--ondemand]"
 HELP = f"""{USAGE}
 The scheduler; its stdout is the log. TERM ends it, ALRM makes all mail due, HUP rereads the control files.
-It is started by queue-start; --remotes is the number of queue-remotes (control/processesremote).
+It is started by queue-start; --remotes is the number of queue-remotes (control/processesremote);
+--ondemand says that queue-ondemand runs (control/ondemand).
 """
 
 
 class QueueSend:
     """The parts of the loop, and the signals."""
 
-    def __init__(self, home: Home, remotes: int) -> None:
-        """Reads the control files and opens the queue; `remotes` queue-remotes run. Raises Temporary, OSError."""
+    def __init__(self, home: Home, remotes: int, on_demand: bool = False) -> None:
+        """Reads the control files and opens the queue; `remotes` queue-remotes run, and queue-ondemand if `on_demand`.
+
+        Raises Temporary, OSError.
+        """
         self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP)
         # queue-start has blocked these until now.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
@@ -81,7 +85,11 @@ class QueueSend:
         )  # fmt: skip
         remote_daemons = [DeliveryDaemon("queue-remote", *pipes) for pipes in processes.remote_pipes(remotes)]
         local_daemon = DeliveryDaemon("queue-local", processes.LOCAL_JOBS, processes.LOCAL_REPORTS, finishes=True)
-        channels = [channel("local", [local_daemon], lenders=remote_daemons), channel("remote", remote_daemons)]
+        pipes = processes.ONDEMAND_JOBS, processes.ONDEMAND_REPORTS
+        keeper = DeliveryDaemon("queue-ondemand", *pipes) if on_demand else None
+        channels = [
+            channel("local", [local_daemon], lenders=remote_daemons), channel("remote", remote_daemons, keeper=keeper),
+        ]  # fmt: skip
         messages = Messages(
             store, channels, bouncer, delays, results, bounce_orders, cleaner, log, clock, config, disk, retry, events,
             commands.ask_passed, counters,
@@ -96,7 +104,7 @@ class QueueSend:
             budget, shutdown,
         )  # fmt: skip
         backlog = Backlog(layout, messages.found, messages.discover, messages.all_found, budget, shutdown, retry)
-        rereads = Rereads(config, channels, todo, intake, local_daemon, remote_daemons, log)
+        rereads = Rereads(config, channels, todo, intake, local_daemon, remote_daemons, log, keeper)
         orders = Orders(messages, cleaner, log, clock, config, retry, todo.send_reread)
         figures = FigureList(counters, messages, cleaner, clock, disk, log)
         queries = Queries(messages, cleaner, clock, config, figures)
@@ -188,8 +196,16 @@ class QueueSend:
         return 111 if self._shutdown.peer_lost or self._log.given_up else 0
 
 
+def take_options(words: list[str]) -> tuple[int, bool]:
+    """Returns how many queue-remotes run, and whether queue-ondemand does, by the words of the command line after
+    --home. Raises Usage.
+    """
+    on_demand = words[-1:] == ["--ondemand"]
+    return take_remotes(words[:-1] if on_demand else words), on_demand
+
+
 def take_remotes(words: list[str]) -> int:
-    """Returns how many queue-remotes run, by the words of the command line after --home. Raises Usage."""
+    """Returns how many queue-remotes run. Raises Usage."""
     if not words:
         return 1
     if len(words) != 2 or words[0] != "--remotes" or words[1] not in map(str, range(1, processes.REMOTES_MOST + 1)):
@@ -197,9 +213,11 @@ def take_remotes(words: list[str]) -> int:
     return int(words[1])
 
 
-def take_descriptors(home: Home, remotes: int) -> None:
+def take_descriptors(home: Home, remotes: int, on_demand: bool = False) -> None:
     """Checks that queue-start opened the pipes, and closes them on exec. Raises Usage, Failure."""
     others = [descriptor for pipes in processes.remote_pipes(remotes)[1:] for descriptor in pipes]
+    if on_demand:
+        others += [processes.ONDEMAND_JOBS, processes.ONDEMAND_REPORTS]
     for descriptor in [*range(processes.LOCAL_JOBS, processes.SENDMUTEX), *others]:
         try:
             os.set_inheritable(descriptor, False)
@@ -220,11 +238,11 @@ def main(argv: list[str]) -> int:
         home, words = take_home(argv[1:])
         if take_help(words, HELP):
             return 0
-        remotes = take_remotes(words)
+        remotes, on_demand = take_options(words)
         os.umask(0o027)
-        take_descriptors(home, remotes)
+        take_descriptors(home, remotes, on_demand)
         try:
-            daemon = QueueSend(home, remotes)
+            daemon = QueueSend(home, remotes, on_demand)
         except OSError as error:
             raise Temporary(f"unable to start: {error}") from error
     except Failure as error:

@@ -21,6 +21,7 @@ session.
                STARTTLS                        TLS
                AUTH                            AUTH; IDLE once it is over
                XCLIENT                         HELLO
+               ETRN                            IDLE
     MAIL       RCPT                            RCPT if it is accepted
     RCPT       RCPT                            RCPT
                DATA                            DATA
@@ -77,6 +78,7 @@ from queue_smtp.server_events import (
     BadCommand,
     ClientChanged,
     HelloGiven,
+    MailWanted,
     MessageBegun,
     MessageEnded,
     MessagePiece,
@@ -106,6 +108,8 @@ SKIP_MAX = 64 << 20
 _FORBIDDEN = frozenset((b"CONNECT", b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PUT", b"TRACE"))
 _WORD = re.compile(rb"[A-Za-z]{1,12}")
 _SHOWN_MAX = 200
+# RFC 1985 section 5: a domain, with `@` for those below it, too, or `#` for a queue by its name.
+_NODE = re.compile(rb"[@#]?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63}){0,126}\.?")
 
 
 class ServerState(enum.Enum):
@@ -139,6 +143,7 @@ COMMANDS: dict[bytes, tuple[ServerState, ...]] = {
     b"XCLIENT": (_HELLO, _IDLE),
     b"STARTTLS": (_IDLE,),
     b"AUTH": (_IDLE,),
+    b"ETRN": (_IDLE,),
     b"MAIL": (_IDLE,),
     b"RCPT": (_MAIL, _RCPT),
     b"DATA": (_RCPT,),
@@ -150,7 +155,7 @@ COMMANDS: dict[bytes, tuple[ServerState, ...]] = {
     b"QUIT": _TAKES_COMMANDS,
 }
 _WITHOUT_ARGUMENT = (b"DATA", b"RSET", b"QUIT", b"STARTTLS")
-_USELESS = (b"EHLO", b"HELO", b"RSET", b"NOOP", b"VRFY", b"HELP")
+_USELESS = (b"EHLO", b"HELO", b"ETRN", b"RSET", b"NOOP", b"VRFY", b"HELP")
 _KNOWN_MISSING = (b"ETRN", b"ATRN", b"EXPN", b"TURN", b"SEND", b"SOML", b"SAML")
 
 
@@ -161,7 +166,7 @@ class ServerSettings(NamedTuple):
     is offered under TLS if there are `mechanisms`; `secret` hides who exists (queue_smtp.auth_server). `recipients` is
     the most that a message may have: RFC 5321 section 4.5.3.1.8 has 100 or more. `errors` is the number of commands
     against the protocol, or refused, after which the session ends; `useless` that of commands that lead to no mail
-    before each counts as such. Both begin anew with each message that is accepted.
+    before each counts as such. Both begin anew with each message that is accepted. `etrn`: ETRN is offered.
     """
 
     name: bytes
@@ -174,6 +179,7 @@ class ServerSettings(NamedTuple):
     xclient: bool = False
     smtputf8: bool = True
     chunking: bool = True
+    etrn: bool = False
     errors: int = 20
     useless: int = 100
 
@@ -293,7 +299,10 @@ class SmtpServer:
     # Answers.
 
     def answer(self, reply: ServerReply | None = None) -> list[ServerEvent]:
-        """Answer the question in `asked`, with None for yes and the usual reply. VerifierWanted needs a reply."""
+        """Answer the question in `asked`, with None for yes and the usual reply.
+
+        VerifierWanted and MailWanted need a reply.
+        """
         asked = self.asked
         assert asked is not None
         self.asked = None
@@ -312,6 +321,9 @@ class SmtpServer:
             if positive:
                 self.state = _MAIL
             self._decide(reply, replies.SENDER_OK)
+        elif isinstance(asked, MailWanted):
+            assert reply is not None
+            self._decide(reply, reply)
         elif isinstance(asked, MessageBegun):
             self._begin_message(reply)
         elif isinstance(asked, MessageEnded):
@@ -404,7 +416,7 @@ class SmtpServer:
         try:
             verb, argument = divide_command(line)
             allowed = COMMANDS.get(verb)
-            if allowed is None:
+            if allowed is None or (verb == b"ETRN" and not self._settings.etrn):
                 self._on_unknown(verb)
             elif verb in _WITHOUT_ARGUMENT and argument:
                 raise CommandRefused(replies.NO_ARGUMENT_ALLOWED)
@@ -426,7 +438,7 @@ class SmtpServer:
             return replies.CHUNKS_BEGUN
         if verb == b"MAIL":
             return replies.SECOND_SENDER
-        if verb in (b"STARTTLS", b"AUTH", b"XCLIENT"):
+        if verb in (b"STARTTLS", b"AUTH", b"XCLIENT", b"ETRN"):
             return replies.NOT_IN_TRANSACTION
         return replies.NO_VALID_RECIPIENT if self.state is _MAIL else replies.SENDER_FIRST
 
@@ -488,6 +500,11 @@ class SmtpServer:
     def _on_data(self, argument: bytes) -> None:
         self._by_chunks = False
         self._ask(MessageBegun())
+
+    def _on_etrn(self, argument: bytes) -> None:
+        if len(argument) > 255 or not _NODE.fullmatch(argument):
+            raise CommandRefused(replies.SYNTAX)
+        self._ask(MailWanted(argument))
 
     def _on_rset(self, argument: bytes) -> None:
         self._drop()
@@ -709,6 +726,8 @@ class SmtpServer:
                 lines.append(b"SMTPUTF8")
             if settings.chunking:
                 lines.append(b"CHUNKING")
+            if settings.etrn:
+                lines.append(b"ETRN")
         return ServerReply(250, b"", b"\n".join(lines))
 
     def _say(self, reply: ServerReply) -> None:
@@ -779,6 +798,7 @@ _HANDLERS: dict[bytes, Callable[[SmtpServer, bytes], None]] = {
     b"XCLIENT": SmtpServer._on_xclient,
     b"STARTTLS": SmtpServer._on_starttls,
     b"AUTH": SmtpServer._on_auth,
+    b"ETRN": SmtpServer._on_etrn,
     b"MAIL": SmtpServer._on_mail,
     b"RCPT": SmtpServer._on_rcpt,
     b"DATA": SmtpServer._on_data,

@@ -40,6 +40,15 @@ class RecipientGiven(NamedTuple):
     address: bytes
 
 
+class MailWanted(NamedTuple):
+    """Question: ETRN (RFC 1985). `name` is a domain of printable ASCII, perhaps with `@` or `#` before it.
+
+    The answer is always given with a reply.
+    """
+
+    name: bytes
+
+
 class MessageBegun(NamedTuple):
     """Question: DATA, or the first BDAT. All recipients are known."""
 
@@ -93,6 +102,7 @@ Question = (
     | TlsWanted
     | SenderGiven
     | RecipientGiven
+    | MailWanted
     | MessageBegun
     | MessageEnded
     | PasswordGiven

@@ -99,6 +99,13 @@ AUTH_SYNTAX = ServerReply(501, b"5.5.2", b"Authentication response makes no sens
 BAD_CREDENTIALS = ServerReply(535, b"5.7.8", b"Authentication credentials invalid")
 AUTH_FAILED_FOR_NOW = ServerReply(454, b"4.7.0", b"Temporary authentication failure")
 
+# ETRN (RFC 1985 section 5). The text is that of the answer, and the node is put before it.
+MAIL_STARTED = ServerReply(250, b"2.0.0", b"Queuing for node has started")
+MAIL_NONE = ServerReply(251, b"2.0.0", b"No messages waiting for node")
+MAIL_RUNNING = ServerReply(252, b"2.0.0", b"Pending messages for node are being delivered")
+MAIL_LATER = ServerReply(458, b"4.7.0", b"Unable to queue messages for node now; try again later")
+MAIL_NOT_ALLOWED = ServerReply(459, b"4.7.1", b"Node not allowed: no mail is kept for it here")
+
 # XCLIENT.
 XCLIENT_REFUSED = ServerReply(550, b"5.7.0", b"Not authorized to use XCLIENT")
 XCLIENT_SYNTAX = ServerReply(501, b"5.5.4", b"Bad XCLIENT attribute")

@@ -4,7 +4,7 @@ import os
 from typing import NamedTuple
 
 from queue_base.cdb import Cdb
-from queue_base.control import read_me, read_number, read_parsed, read_rules, read_set, read_size
+from queue_base.control import read_control, read_me, read_number, read_parsed, read_rules, read_set, read_size
 from queue_base.home import Home
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server import ServerSettings
@@ -53,7 +53,7 @@ class SmtpdConfig(NamedTuple):
 
     `checkpassword` is a program with its arguments, empty if there is none. `resolver` has the DNS servers, None for
     those of /etc/resolv.conf. `greylist` is None if there is no greylisting. `filters` are those of all roles. The
-    hosts of `proxyclients` may send a PROXY header, those of `xclients` XCLIENT.
+    hosts of `proxyclients` may send a PROXY header, those of `xclients` XCLIENT. `etrn`: there are on-demand domains.
     """
 
     me: bytes
@@ -68,6 +68,7 @@ class SmtpdConfig(NamedTuple):
     filters: FilterSetup = FilterSetup()
     proxyclients: tuple[Network, ...] = ()
     xclients: tuple[Network, ...] = ()
+    etrn: bool = False
 
 
 def read_config(home: Home) -> SmtpdConfig:
@@ -103,6 +104,8 @@ def read_config(home: Home) -> SmtpdConfig:
         filters,
         read_parsed(home, "proxyclients", unpack_networks) or (),
         read_parsed(home, "xclients", unpack_networks) or (),
+        # What its lines say is queue-ondemand's business.
+        read_control(home, "ondemand") is not None,
     )
 
 
@@ -134,6 +137,7 @@ def session_setup(
         # Without TLS nobody can use them, and they are not named.
         mechanisms=() if listener.noauth or not tls else offer.mechanisms,
         secret=offer.secret,
+        etrn=config.etrn,
     )
     policy = SessionPolicy(listener.role, config.rules, limits)
     dnslists, greylist = bool(config.dnslists), config.greylist is not None

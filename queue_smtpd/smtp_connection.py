@@ -22,10 +22,11 @@ from typing import NamedTuple, cast
 from queue_smtp import server_replies as replies
 from queue_smtp.auth_server import PasswordGiven, VerifierWanted
 from queue_smtp.server import TIMEOUT
-from queue_smtp.server_events import TlsWanted
+from queue_smtp.server_events import MailWanted, TlsWanted
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
+from queue_smtpd.mail_request import ask_for_mail
 from queue_smtpd.milter.message_spool import SpoolMemory
 from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
 from queue_smtpd.processes.log_writer import LogWriter
@@ -460,6 +461,8 @@ class SmtpConnection:
             return following
         elif isinstance(action, PasswordGiven | VerifierWanted):
             self._start_asking(self._ask(action))
+        elif isinstance(action, MailWanted):
+            self._start_asking(self._ask_for_mail(action))
         elif isinstance(action, StrangerWanted):
             self._start_asking(self._check_stranger(action))
         elif isinstance(action, GreetingPaused):
@@ -661,6 +664,14 @@ class SmtpConnection:
             actions = [] if self._session.over else self._session.answer_verifier(found, now)
         self._asking = None
         self._carry_out(actions, now)
+
+    async def _ask_for_mail(self, wanted: MailWanted) -> None:
+        """Have queue-ondemand deliver the mail of a domain, and go on with the session if it is not over meanwhile."""
+        reply = await ask_for_mail(self._open.links.queue, wanted.name, self._address)
+        self._asking = None
+        if not self._session.over:
+            now = time.monotonic()
+            self._carry_out(self._session.answer_etrn(reply, now), now)
 
     async def _check_stranger(self, wanted: StrangerWanted) -> None:
         reply = await self._open.checks.judge(wanted)

@@ -153,3 +153,34 @@ def _spaced(head: bytes, text: str) -> bytes:
     """As _line, for our own text: each word is escaped, and the spaces are kept."""
     words = text.encode("utf-8", "backslashreplace").split(b" ")
     return (head + b" ".join(escape(word) for word in words))[:LINE_MAX]
+
+
+def stored_on_demand(domain: bytes, long_id: str, size: int, sender: bytes, recipient: bytes) -> bytes:
+    """A recipient of a message was stored for an on-demand domain."""
+    head = b"ondemand %s stored %s: bytes %d from <%s> to " % (domain, long_id.encode(), size, escape(sender)[:300])
+    return _line(head, recipient)
+
+
+def run_started(domain: bytes, cause: bytes) -> bytes:
+    """The delivery of what is stored for a domain begins; the cause is `etrn`, `probe`, `flush` or `expiry`."""
+    return b"ondemand %s started: %s" % (domain, cause)
+
+
+def on_demand_result(domain: bytes, long_id: str, letter: bytes, recipient: bytes, text: bytes) -> bytes:
+    """The result of a stored recipient: with K and D it is done, with Z it stays."""
+    word = _RESULTS.get(letter, b"deferral")
+    kind = b"stays" if word == b"deferral" else b"done"
+    to = escape(recipient)[:300]
+    return _line(b"ondemand %s %s %s: to %s %s: " % (domain, kind, long_id.encode(), to, word), text)
+
+
+def run_ended(domain: bytes, delivered: int, failed: int, deferred: int) -> bytes:
+    """A run is over: the recipients that have the mail, those that failed, and those that were tried and stay."""
+    return b"ondemand %s ended: delivered %d failed %d deferred %d" % (domain, delivered, failed, deferred)
+
+
+def on_demand_bounce(domain: bytes, long_id: str, pid: int) -> bytes:
+    """A bounce of a stored message was injected by process `pid`; 0: its sender is that of a double bounce."""
+    if not pid:
+        return b"ondemand %s discarded %s: triple bounce" % (domain, long_id.encode())
+    return b"ondemand %s bounced %s: qp %d" % (domain, long_id.encode(), pid)

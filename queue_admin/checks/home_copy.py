@@ -20,7 +20,7 @@ from typing import NamedTuple
 from queue_admin.checks.queue_stamp import REPAIR, write_stamp
 from queue_admin.home.create import create_queue
 from queue_admin.home.maker import Maker
-from queue_admin.home.modes import HOME_MODE, QUEUE_MODE
+from queue_admin.home.modes import HOME_MODE, ONDEMAND, QUEUE_MODE
 from queue_admin.home.tree import Tree
 from queue_admin.messages.detail import read_done_marks
 from queue_admin.messages.survey import Snapshot, look, survey
@@ -31,6 +31,7 @@ from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE, MESS_MODE, Layout, open_layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
+from queue_wire.files.cluster import CLUSTER_MOST, DONE, SUFFIX, cluster_number, link_name, unpack_cluster
 from queue_wire.files.envelope import drop_recipients
 from queue_wire.files.last_result import FILE_MOST, unpack_header
 from queue_wire.files.maildrop import is_finished
@@ -99,6 +100,8 @@ def copy_home(home: Home, target: Home, owner: Owner, step: Callable[[int], obje
             if isinstance(found, Snapshot):
                 copier.copy(found)
                 step(1)
+        # After the messages: what was stored meanwhile is found here.
+        _copy_stored(source, work.queue, left)
         for name in ("control", "alias", "users"):
             if os.path.lexists(f"{home.path}/{name}"):
                 with _directory(f"{home.path}/{name}") as below:
@@ -110,6 +113,34 @@ def copy_home(home: Home, target: Home, owner: Owner, step: Callable[[int], obje
     os.rename(work.path, target.path)
     sync_path(os.path.dirname(target.path))
     return Copied(copier.messages, dropped, copier.ended, left)
+
+
+def _copy_stored(source: Tree, queue: str, left: list[str]) -> None:
+    """Copy what is stored for on-demand domains. Raises OSError."""
+    if not source.is_directory(ONDEMAND):
+        return
+    top = f"{queue}/{ONDEMAND}"
+    with source.directory(ONDEMAND) as below:
+        _copy_tree(below, top, f"queue/{ONDEMAND}", left)
+    for domain in os.listdir(top):
+        for name in os.listdir(f"{top}/{domain}"):
+            number = cluster_number(name)
+            if number is not None:
+                _mark_finished(f"{top}/{domain}", number)
+
+
+def _mark_finished(directory: str, number: int) -> None:
+    """Mark records done whose messages are not there. Raises OSError.
+
+    Clusters come before mess/ in the order in which they were copied, so such a message was finished meanwhile.
+    """
+    handle = os.open(f"{directory}/{number}{SUFFIX}", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for record in unpack_cluster(os.pread(handle, CLUSTER_MOST, 0)).pending:
+            if not os.path.exists(f"{directory}/mess/{link_name(number, record.stored.long_id)}"):
+                os.pwrite(handle, DONE, record.offset)
+    finally:
+        os.close(handle)
 
 
 class _AllDone(Exception):

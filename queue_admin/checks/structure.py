@@ -11,7 +11,16 @@ from queue_admin.checks.message_paths import look_at
 from queue_admin.checks.queue_stamp import NAME as STAMP
 from queue_admin.checks.queue_stamp import REPAIR, is_under_repair, read_stamp
 from queue_admin.home.create import DEFAULT_SPLIT, SPLIT_MOST
-from queue_admin.home.modes import BUCKETED, MAY_BE_FLAT, OURS, QUEUE_MODE, SENDMUTEX_MODE, TRIGGER_MODE, UNPLACED
+from queue_admin.home.modes import (
+    BUCKETED,
+    MAY_BE_FLAT,
+    ONDEMAND,
+    OURS,
+    QUEUE_MODE,
+    SENDMUTEX_MODE,
+    TRIGGER_MODE,
+    UNPLACED,
+)
 from queue_admin.system_accounts import account_uid
 from queue_base.accounts import QMAIL_ACCOUNT, Owner, queue_owner
 from queue_base.errors import Permanent, Temporary, reason
@@ -21,7 +30,7 @@ from queue_base.queue.marks_file import NAME as MARKS
 from queue_base.safe_open import UnsafePath
 from queue_wire.ids import is_prime, nearest_primes
 
-KNOWN = frozenset((STAMP, MARKS, REPAIR, "holds", *(kind for kind in OURS if "/" not in kind)))
+KNOWN = frozenset((STAMP, MARKS, REPAIR, "holds", ONDEMAND, *(kind for kind in OURS if "/" not in kind)))
 
 NAMES_MOST = 1000  # Messages by which the split of a damaged queue is guessed.
 SPLITS_MOST = 1000  # Splits that are tried, besides those that the directories say.

@@ -33,6 +33,7 @@ from queue_admin.home.modes import (
     MAILDROP_HELD,
     MAILDROP_REJECTS,
     MAY_BE_FLAT,
+    ONDEMAND,
     OURS,
     QMAIL,
     QMAIL_QUEUE_MODE,
@@ -187,6 +188,9 @@ def _check_can_undo(home: Home, tree: Tree, force: bool, undecided: list[str]) -
     mail = [name for name in tree.list("maildrop") if not is_temporary(name)]
     if mail:
         raise Permanent(f"unable to undo: {maildrop} has {_named(mail)}; run the suite until it is empty")
+    if stored := tree.list(ONDEMAND):
+        where = f"{home.queue}/{ONDEMAND}"
+        raise Permanent(f"unable to undo: {where} has {_named(stored)}; have that mail delivered, or returned")
     for place in (MAILDROP_REJECTS, MAILDROP_HELD, UNPLACED):
         if rejects := tree.list(place):
             where = f"{home.queue}/{place}"

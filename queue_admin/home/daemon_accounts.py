@@ -22,10 +22,11 @@ from queue_base.home import Home
 
 PROGRAMS = (
     "queue-send", "queue-todo", "queue-clean", "queue-pickup", "queue-intake", "queue-remote", "queue-enqueue",
+    "queue-ondemand",
 )  # fmt: skip
 PACKAGES = (
     "queue_base", "queue_wire", "queue_smtp", "queue_send", "queue_todo", "queue_clean", "queue_inject",
-    "queue_intake", "queue_remote",
+    "queue_intake", "queue_remote", "queue_ondemand",
 )  # fmt: skip
 LIBRARIES = ("pyinotify", "dns", "uvloop", "psutil")
 

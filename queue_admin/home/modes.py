@@ -51,8 +51,10 @@ OURS: dict[str, tuple[int, int | None]] = {
 # Directories with one numbered subdirectory for each bucket.
 BUCKETED = frozenset(("intd", "todo", "info", "local", "remote", "hold", "corrupt", "last", "mess"))
 MAY_BE_FLAT = ("todo", "intd")
+# What is stored for on-demand domains; queue-ondemand makes it.
+ONDEMAND = "ondemand"
 # Directories that qmail does not have; undo removes them.
-EXTRA = ("hold", "corrupt", "last", "maildrop", POSTMAN, SOCKET_DIRECTORY)
+EXTRA = ("hold", "corrupt", "last", "maildrop", POSTMAN, SOCKET_DIRECTORY, ONDEMAND)
 
 QMAIL_QUEUE_MODE = 0o750
 # account, directory mode, file mode

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import psutil
 
-DAEMONS = ("queue-send", "queue-local", "queue-remote", "queue-clean", "queue-todo", "queue-pickup", "queue-intake")
+DAEMONS = ("queue-send", "queue-local", "queue-remote", "queue-clean", "queue-todo", "queue-pickup", "queue-intake",
+           "queue-ondemand")  # fmt: skip
 
 
 class ProcessFacts(NamedTuple):

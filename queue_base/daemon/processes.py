@@ -1,8 +1,8 @@
 """The processes of the suite: how one starts another, and the descriptors and signals that queue-start passes on.
 
 queue-start gives queue-send the descriptors below, and those of `remote_pipes` if there are several queue-remotes.
-Every other daemon has its pipe on 0 and 1. The descriptor of the lock is shared with queue-todo and queue-clean, so
-that no second set of daemons can start while a process that changes the queue is alive.
+Every other daemon has its pipe on 0 and 1. The descriptor of the lock is shared with queue-todo, queue-clean and
+queue-ondemand, so that no second set of daemons can start while a process that changes the queue is alive.
 """
 
 import os
@@ -29,7 +29,13 @@ PICKUP_NOTICES = 12
 INTAKE_COMMANDS = 13
 INTAKE_NOTICES = 14
 SENDMUTEX = 15
-# Above the pipes of REMOTES_MOST queue-remotes; open if the supervisor gave one (queue_base.daemon.supervisor).
+# Above the pipes of REMOTES_MOST queue-remotes: those of queue-ondemand, if it runs.
+ONDEMAND_JOBS = 48
+ONDEMAND_REPORTS = 49
+# queue-ondemand's own descriptors: the pipes to its queue-remote.
+KEEPER_JOBS = 3
+KEEPER_REPORTS = 4
+# Above all pipes; open if the supervisor gave one (queue_base.daemon.supervisor).
 NOTIFICATION = 60
 REMOTES_MOST = 16
 

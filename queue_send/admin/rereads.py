@@ -46,7 +46,9 @@ class Rereads:
         local_daemon: DeliveryDaemon,
         remote_daemons: Sequence[DeliveryDaemon],
         log: Log,
+        keeper: DeliveryDaemon | None = None,
     ) -> None:
+        """`keeper` is queue-ondemand, if it runs."""
         self._config = config
         self._channels = channels
         self._todo = todo
@@ -54,6 +56,7 @@ class Rereads:
         self._log = log
         self._local = local_daemon
         self._remotes = remote_daemons
+        self._keeper = keeper
         self._waiting: deque[_WaitingReread] = deque()
 
     def reread(self, now: float, answer: Callable[[Response], None] | None = None) -> None:
@@ -66,9 +69,12 @@ class Rereads:
             channel.apply_config()
         if (wanted := self._config.current.processesremote) != len(self._remotes):
             self._log.warning(f"control/processesremote is {wanted} now; it is used at the next start")
+        if self._keeper is None and self._config.current.ondemand:
+            self._log.warning("control/ondemand is used at the next start")
         self._intake.send_reread()
         asked = []
-        for daemon in (self._local, *self._remotes) if answer is not None else ():
+        keepers = [] if self._keeper is None else [self._keeper]
+        for daemon in (self._local, *self._remotes, *keepers) if answer is not None else ():
             if daemon.reread():
                 asked.append((daemon, daemon.asked))
         self._waiting.append(_WaitingReread(self._todo.send_reread(), asked, now + TODO_WAIT, fault, answer))

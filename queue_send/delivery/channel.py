@@ -40,7 +40,7 @@ from queue_wire.control.localroutes import is_route_name
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.job import Job, pack_job
 from queue_wire.pipes.notice import Notice
-from queue_wire.pipes.report import MESSAGE_SCOPE, Ready, Report, SettingsReport, unpack_report
+from queue_wire.pipes.report import MESSAGE_SCOPE, LogLine, Ready, Report, SettingsReport, unpack_report
 
 STARTS_A_TURN = 100
 LOADS_A_TURN = 25  # Some 25 microseconds each.
@@ -54,7 +54,7 @@ class Channel:
     """A part of the loop. `kind` is local or remote.
 
     Mail of local recipients that control/localroutes routes goes to `lenders`: the daemons of the remote channel, which
-    reads and writes their pipes.
+    reads and writes their pipes. Mail for the domains of control/ondemand goes to `keeper`, queue-ondemand, if it runs.
     """
 
     def __init__(
@@ -74,11 +74,14 @@ class Channel:
         cleaner: Cleaner,
         counters: Counters,
         lenders: Sequence[DeliveryDaemon] = (),
+        keeper: DeliveryDaemon | None = None,
     ) -> None:
         self.kind = kind
         self.scheduler = Scheduler(config.current.settings(kind))
         self._daemons = daemons
-        self._reading = deque(daemons)  # The first one is read first.
+        self._keeper = keeper
+        self._all_daemons = daemons if keeper is None else [*daemons, keeper]
+        self._reading = deque(self._all_daemons)  # The first one is read first.
         self._lenders = lenders
         self._all_greeted = False
         self._name = kind.encode()
@@ -108,7 +111,7 @@ class Channel:
         """Whether jobs are in flight."""
         if any(daemon.lent and not daemon.lost for daemon in self._lenders):
             return True
-        return any(daemon.in_flight and not daemon.lost for daemon in self._daemons)
+        return any(daemon.in_flight and not daemon.lost for daemon in self._all_daemons)
 
     @property
     def greeted(self) -> bool:
@@ -119,7 +122,7 @@ class Channel:
     def in_flight(self) -> Collection[Entry]:
         """The entries whose jobs the daemons have not reported on."""
         lent = [entry for daemon in self._lenders for entry in daemon.lent.values()]
-        return [entry for daemon in self._daemons for entry in daemon.in_flight.values()] + lent
+        return [entry for daemon in self._all_daemons for entry in daemon.in_flight.values()] + lent
 
     @property
     def stopped(self) -> bytes:
@@ -214,7 +217,7 @@ class Channel:
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Waits for reports, for room in the pipes of jobs, and until the scheduler has something to do."""
         unread = False
-        for daemon in self._daemons:
+        for daemon in self._all_daemons:
             daemon.prepare(poll)
             unread = unread or (daemon.unread and not daemon.lost)
         for daemon in self._lenders:
@@ -245,7 +248,7 @@ class Channel:
     def write(self) -> None:
         """Writes jobs, and the last results."""
         self._results.write()
-        for daemon in self._daemons:
+        for daemon in self._all_daemons:
             if not daemon.lost:
                 try:
                     daemon.write(last=self._shutdown.begun)
@@ -364,7 +367,10 @@ class Channel:
             nexthop = addresses[0] if self.kind == "local" else split_address(addresses[0])[1].lower()
             job = pack_job(Job(first, self._store.job_path(message), sender, nexthop, addresses))
             daemons = self._daemons
-            daemon = daemons[0] if len(daemons) == 1 else choose_daemon(daemons, self.scheduler.host(entry))
+            if self._keeper is not None and entry.nexthop in self._config.current.ondemand:
+                daemon = self._keeper
+            else:
+                daemon = daemons[0] if len(daemons) == 1 else choose_daemon(daemons, self.scheduler.host(entry))
             daemon.start(first, entry, job)
         for delivery, address in enumerate(addresses, first):
             self._log.put(logline.starting_delivery(delivery, message, self._name, address))
@@ -546,10 +552,13 @@ class Channel:
             return 0
         if isinstance(report, Ready):
             daemon.capacity = report.jobs
-            self._all_greeted = all(each.capacity is not None for each in self._daemons)
+            self._all_greeted = all(each.capacity is not None for each in self._all_daemons)
             return 0
         if isinstance(report, SettingsReport):
             daemon.take_settings(report.lines)
+            return 0
+        if isinstance(report, LogLine):
+            self._log.put(report.line)
             return 0
         self._end_job(daemon, report, now)
         return len(report.verdicts)

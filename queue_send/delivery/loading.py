@@ -76,7 +76,9 @@ class Loader:
 
     def _new_choices(self) -> NexthopChoices:
         config = self._chosen_by
-        return NexthopChoices(config.routes, config.lines, config.localroutes, config.virtualdomains)
+        return NexthopChoices(
+            config.routes, config.lines, config.localroutes, config.virtualdomains, frozenset(config.ondemand)
+        )
 
     def read(self, message: int, stamp: int | None) -> tuple[Attempt, Piece] | NotRead:
         """Returns an attempt and the first piece of its recipients, or why the message is not to be tried.

@@ -2,8 +2,8 @@
 
 The name of a nexthop is used by limits, rates and the `dest` lines of the log. For remote mail it is the domain in
 lower case, or the relays that smtproutes names for it (`host`, `host:port`, several with `,` and `+` as there). A
-domain with a line in destinationlimits or destinationrate is a nexthop of its own even if a relay takes its mail. For
-local mail it is the recipient, or the LMTP servers that localroutes names for it.
+domain with a line in destinationlimits, destinationrate or ondemand is a nexthop of its own even if a relay takes its
+mail. For local mail it is the recipient, or the LMTP servers that localroutes names for it.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ KEPT_MOST = 5000
 class NexthopChoices:
     """Chooses nexthops by one reading of the control files; remembers those of the last KEPT_MOST domains."""
 
-    __slots__ = ("_kept", "_lines", "_local_routes", "_prepends", "_routes")
+    __slots__ = ("_kept", "_lines", "_local_routes", "_on_demand", "_prepends", "_routes")
 
     def __init__(
         self,
@@ -28,8 +28,10 @@ class NexthopChoices:
         lines: LimitLines,
         local_routes: Routes | None = None,
         prepends: Mapping[bytes, bytes] | None = None,
+        on_demand: frozenset[bytes] = frozenset(),
     ) -> None:
-        """`prepends` is control/virtualdomains."""
+        """`prepends` is control/virtualdomains; `on_demand` are the domains of control/ondemand."""
+        self._on_demand = on_demand
         self._routes = routes
         self._local_routes = local_routes or {}
         self._prepends = prepends or {}
@@ -41,7 +43,11 @@ class NexthopChoices:
         domain = split_address(address)[1].lower()
         found = self._kept.get(domain)
         if found is None:
-            found = self._kept[domain] = choose_nexthop(self._routes, self._lines, domain)
+            if domain in self._on_demand:
+                found = Nexthop(domain, False, None)
+            else:
+                found = choose_nexthop(self._routes, self._lines, domain)
+            self._kept[domain] = found
             if len(self._kept) > KEPT_MOST:
                 del self._kept[next(iter(self._kept))]
         return found

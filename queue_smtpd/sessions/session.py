@@ -19,6 +19,7 @@ from queue_smtp.server_events import (
     BadCommand,
     ClientChanged,
     HelloGiven,
+    MailWanted,
     MessageBegun,
     MessageEnded,
     MessagePiece,
@@ -136,6 +137,7 @@ Action = (
     | TlsWanted
     | PasswordGiven
     | VerifierWanted
+    | MailWanted
     | ReplyDelayed
     | SenderFiltered
     | RecipientFiltered
@@ -434,6 +436,16 @@ class SmtpSession:
         self._log_refusal(b"AUTH " + user, reply)
         return self._go_on(self._server.answer(reply), now)
 
+    def answer_etrn(self, reply: ServerReply, now: float) -> list[Action]:
+        """Answer MailWanted."""
+        asked = self._server.asked
+        assert isinstance(asked, MailWanted)
+        if reply.positive:
+            self._lines.append(log.mail_wanted(self._number, asked.name, reply))
+        else:
+            self._log_refusal(b"ETRN " + asked.name, reply)
+        return self._go_on(self._server.answer(reply), now)
+
     def begin_message(self, reply: ServerReply | None, seconds: int, now: float) -> list[Action]:
         """Answer MessageStarted; None is yes. `seconds` is the time since the epoch."""
         if reply is not None:
@@ -499,7 +511,7 @@ class SmtpSession:
         elif isinstance(event, HelloGiven):
             self._client = self._client._replace(hello=event.name, esmtp=event.esmtp)
             return server.answer()
-        elif isinstance(event, TlsWanted | PasswordGiven | VerifierWanted):
+        elif isinstance(event, TlsWanted | PasswordGiven | VerifierWanted | MailWanted):
             actions.append(event)
         elif isinstance(event, UserAuthenticated):
             self._client = self._client._replace(user=event.user, mechanism=event.mechanism)

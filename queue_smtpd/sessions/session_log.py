@@ -7,6 +7,7 @@
     smtp 12: refused early talker: 554_5.5.1_You_spoke_before_the_greeting
     smtp 12: refused PROXY: 521_5.7.0_Host_is_not_in_control/proxyclients
     smtp 12: auth joe PLAIN
+    smtp 12: etrn example.net: 250
     smtp 12: from <a@example.net> bytes 2310
     smtp 12: to <joe@example.org>
     smtp 12: refused RCPT <x@example.net>: 550_5.7.1_Relaying_denied...
@@ -54,6 +55,11 @@ def tls_failed(session: int, why: str) -> bytes:
 def authenticated(session: int, user: bytes, mechanism: bytes) -> bytes:
     """AUTH succeeded."""
     return _session_line(session, b"auth %s %s" % (escape(user[:255]), escape(mechanism)))
+
+
+def mail_wanted(session: int, node: bytes, reply: ServerReply) -> bytes:
+    """ETRN was accepted."""
+    return _session_line(session, b"etrn %s: %d" % (escape(node), reply.code))
 
 
 def sender_accepted(session: int, sender: bytes, size: int) -> bytes:

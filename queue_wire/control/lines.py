@@ -42,6 +42,7 @@ NUMBERS = {
     "processessmtpd": (1, 1, 16),
     # 0: every local recipient is taken.
     "checkrcpt": (1, 0, 1),
+    "etrninterval": (60, 0, 86400),
 }
 # The same of those that are a size in bytes.
 SIZES = {

@@ -21,6 +21,7 @@ from queue_wire.control.lines import (
 )
 from queue_wire.control.locallimits import unpack_local_limits
 from queue_wire.control.localroutes import unpack_local_routes
+from queue_wire.control.ondemand import unpack_ondemand
 from queue_wire.control.relayrecipients import unpack_relay_recipients
 from queue_wire.control.schedule import unpack_ages, unpack_schedule
 from queue_wire.control.smtproutes import unpack_routes
@@ -98,7 +99,7 @@ def _number(name: str, what: str, readers: tuple[str, ...], read: str, page: str
 
 _SECONDS = frozenset(
     ("classifyafter", "queuelifetime", "bouncelifetime", "timeoutconnect", "timeoutremote", "connectionidle",
-     "timeoutprogram", "localtimeout", "timeoutlocal", "localstoptimeout")
+     "timeoutprogram", "localtimeout", "timeoutlocal", "localstoptimeout", "etrninterval")
 )  # fmt: skip
 
 FILES: tuple[ControlFile, ...] = (
@@ -185,6 +186,10 @@ FILES: tuple[ControlFile, ...] = (
         "localroutes", MAP, "none", "LMTP for local mail", (*_REMOTE, *_SEND, *_SMTPD), f"{SECOND}, {HUP}",
         "routing",
     ),
+    ControlFile(
+        "ondemand", MAP, "none", "domains whose mail is kept", (*_SEND, "queue-ondemand", *_SMTPD), HUP, "on demand",
+    ),
+    _number("etrninterval", "time between two ETRN for a domain", ("queue-ondemand",), SECOND, "on demand"),
     ControlFile("helohost", TABLE, "`me`", "name in EHLO", _REMOTE, SECOND, "routing"),
     ControlFile("outgoingip", TABLE, "the system's choice", "address to connect from", _REMOTE, SECOND, "routing"),
     _number("timeoutconnect", "time for a connection", _REMOTE, SECOND, "routing"),
@@ -219,7 +224,7 @@ OF_QMAIL = frozenset(
         "badmailto", "badhelo", "badrcptto", "bigtodo", "brtlimit", "clientca.pem", "clientcert.pem",
         "conf-split", "dh1024.pem", "dh2048.pem", "domainkeys", "doublebouncesubject", "filterargs",
         "goodmailfrom", "goodrcptto", "localiphost", "maxrcpt", "maxrecipients", "moreipme", "morercpthosts",
-        "morercpthosts.cdb", "notipme", "notlshosts", "ondemand", "qmqpservers", "qmtproutes", "queuesplit",
+        "morercpthosts.cdb", "notipme", "notlshosts", "qmqpservers", "qmtproutes", "queuesplit",
         "relaymailfrom", "relaymailfrom.cdb", "rsa512.pem", "servercert.pem", "signatures", "simcontrol",
         "simsizelimit",
         "simversion", "smtpgreeting", "smtpplugins", "spfbehavior", "spfexp", "spfguess", "spfrules", "spp", "taps",
@@ -376,6 +381,7 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "smtproutes": unpack_routes,
     "intake": _check_intake,
     "localroutes": unpack_local_routes,
+    "ondemand": unpack_ondemand,
     "locallimits": unpack_local_limits,
     "relayclients": _check_networks,
     "proxyclients": _check_networks,

@@ -1,9 +1,11 @@
 """queue-send to queue-remote and queue-local: one netstring per job, fields separated by NULs.
 
-    number \\0 mess/B/I \\0 sender \\0 nexthop \\0 recipient [\\0 recipient ...]
+    number \\0 path \\0 sender \\0 nexthop \\0 recipient [\\0 recipient ...]
     reread        read the control files again, and say what is in force (report.py)
 
-The path is relative to queue/. For queue-local the nexthop is the recipient.
+The path is relative to queue/: mess/B/I. queue-ondemand gives queue-remote jobs with the path of a stored message
+(queue_wire.files.cluster), or `probe`, which only asks whether the nexthop can be reached and greeted. For queue-local
+the nexthop is the recipient.
 """
 
 import re
@@ -13,7 +15,9 @@ from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import pack_netstring
 
 REREAD = b"reread"
-_PATH = re.compile(rb"mess/[0-9]+/[0-9]+")
+# The path of a job that connects to its nexthop, and sends nothing.
+PROBE = b"probe"
+_PATH = re.compile(rb"mess/[0-9]+/[0-9]+|ondemand/[a-z0-9_-][a-z0-9._-]*/mess/[0-9]+\.[0-9]+-[0-9a-z]+|probe")
 
 
 class Job(NamedTuple):
@@ -34,7 +38,7 @@ def pack_job(job: Job) -> bytes:
 def unpack_job(payload: bytes) -> Job:
     """Return the job in one netstring's payload. Raises FormatError.
 
-    The path must be `mess/B/I` in digits, so that a damaged job cannot name another file.
+    The path must be one of those above, so that a damaged job cannot name another file.
     """
     number, *fields = payload.split(b"\0")
     if len(fields) < 4 or not number.isdigit() or len(number) > 18:

@@ -3,14 +3,17 @@
     number \\0 scope \\0 verdict [\\0 verdict ...]     verdicts in the order of the job's recipients
     ready \\0 jobs                                    once, at start: the number of jobs taken at once
     settings \\0 lines                               answer to `reread`: what is in force (queue_wire.admin.settings)
+    log \\0 line                                     queue-ondemand: a line for the log
 
 Scope is `m` (about the message or its recipients) or `h` (the nexthop could not be reached or
 greeted). A verdict is one letter and text: K success, Z temporary, D permanent.
 """
 
+import re
 from typing import NamedTuple
 
 from queue_wire.format_error import FormatError, quoted
+from queue_wire.logline import LINE_MAX
 from queue_wire.pipes.framing import pack_netstring
 
 SUCCESS = b"K"
@@ -18,6 +21,7 @@ TEMPORARY = b"Z"
 PERMANENT = b"D"
 MESSAGE_SCOPE = b"m"
 HOST_SCOPE = b"h"
+_LINE = re.compile(rb"ondemand [ -~]*")
 
 
 class Report(NamedTuple):
@@ -40,6 +44,12 @@ class SettingsReport(NamedTuple):
     lines: bytes
 
 
+class LogLine(NamedTuple):
+    """A line for the log of queue-send, as queue_wire.logline makes it."""
+
+    line: bytes
+
+
 def pack_report(report: Report) -> bytes:
     """Return the report as a netstring; a NUL in a verdict's text becomes `_`."""
     if len(report.verdicts) == 1:
@@ -59,8 +69,13 @@ def pack_settings(report: SettingsReport) -> bytes:
     return pack_netstring(b"settings\0" + report.lines.replace(b"\0", b"_"))
 
 
-def unpack_report(payload: bytes) -> Report | Ready | SettingsReport:
-    """Return the report, greeting or settings in one netstring's payload. Raises FormatError.
+def pack_log_line(line: bytes) -> bytes:
+    """Return a line for the log as a netstring."""
+    return pack_netstring(b"log\0" + line)
+
+
+def unpack_report(payload: bytes) -> Report | Ready | SettingsReport | LogLine:
+    """Return the report, greeting, settings or log line in one netstring's payload. Raises FormatError.
 
     The caller checks the number of verdicts. An unknown letter is kept, so that the log says "report mangled".
     """
@@ -70,6 +85,8 @@ def unpack_report(payload: bytes) -> Report | Ready | SettingsReport:
         return Ready(int(fields[1]))
     if number == b"settings" and len(fields) == 2:
         return SettingsReport(fields[1])
+    if number == b"log" and len(fields) == 2 and len(fields[1]) <= LINE_MAX and _LINE.fullmatch(fields[1]):
+        return LogLine(fields[1])
     if len(fields) < 3 or not number.isdigit() or len(number) > 18:
         raise FormatError(f"report: not number, scope, verdicts: {quoted(payload)}")
     scope = fields[1]

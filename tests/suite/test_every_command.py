@@ -125,6 +125,13 @@ def show_part(queue: RealQueue) -> None:
     assert gone.count("\n") == 1 and queue.local.identity in gone
 
 
+@part("stored")
+def list_stored_mail(queue: RealQueue) -> None:
+    """No domain is on demand here; what is stored is in test_etrn.py."""
+    assert queue.queuectl("stored").text == ""
+    assert queue.queuectl("stored", "example.net", code=1).text == ""
+
+
 @part("mailq")
 def mailq_part(queue: RealQueue) -> None:
     lines = queue.queuectl("mailq").text.splitlines()

@@ -23,9 +23,11 @@ from queue_wire.pipes.notice import (
     unpack_notice,
 )
 from queue_wire.pipes.report import (
+    LogLine,
     Ready,
     Report,
     SettingsReport,
+    pack_log_line,
     pack_ready,
     pack_report,
     pack_settings,
@@ -214,6 +216,12 @@ def test_a_job_comes_back_as_it_was_packed(
     assert [unpack_job(payload) for payload in payloads([pack_job(job)])] == [job]
 
 
+@pytest.mark.parametrize("path", [b"ondemand/example.net/mess/17.457-gk2x", b"ondemand/_x-1.a/mess/1.2-0", b"probe"])
+def test_a_job_may_be_about_a_stored_message_or_a_probe(path: bytes) -> None:
+    [payload] = payloads([pack_job(JOB._replace(path=path))])
+    assert unpack_job(payload).path == path
+
+
 @pytest.mark.parametrize(
     "payload",
     [
@@ -231,6 +239,11 @@ def test_a_job_comes_back_as_it_was_packed(
         b"9\0mess/20/457/\0s\0h\0r",
         b"9\0mess//457\0s\0h\0r",
         b"9\0mess/20/-457\0s\0h\0r",
+        b"9\0ondemand/../mess/1.2-x\0s\0h\0r",
+        b"9\0ondemand/a/b/mess/1.2-x\0s\0h\0r",
+        b"9\0ondemand/example.net/mess/..\0s\0h\0r",
+        b"9\0ondemand/example.net/1.cluster\0s\0h\0r",
+        b"9\0probes\0s\0h\0r",
     ],
 )
 def test_a_job_that_is_garbage_is_refused(payload: bytes) -> None:
@@ -297,7 +310,16 @@ def test_garbage_for_a_report_raises_nothing_but_a_format_error(data: bytes) -> 
             report = unpack_report(payload)
         except FormatError:
             continue
-        assert isinstance(report, Ready | SettingsReport) or report.verdicts
+        assert isinstance(report, Ready | SettingsReport | LogLine) or report.verdicts
+
+
+def test_a_line_of_queue_ondemand_for_the_log_is_one_whole_line() -> None:
+    [payload] = payloads([pack_log_line(b"ondemand example.net started: etrn")])
+    assert unpack_report(payload) == LogLine(b"ondemand example.net started: etrn")
+
+    for line in (b"status: exiting", b"ondemand x\nalert: y", b"ondemand \x1b", b"ondemand " + b"x" * 1000, b""):
+        with pytest.raises(FormatError):
+            unpack_report(b"log\0" + line)
 
 
 @given(strategies.garbage)

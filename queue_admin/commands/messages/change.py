@@ -20,12 +20,13 @@ from queue_admin.messages.offline import OfflineQueue
 from queue_admin.messages.selector_options import make_selectors, read_prepends, selector_options
 from queue_admin.messages.selectors import Selectors
 from queue_admin.messages.standing_change import add_standing, list_standing, remove_standing
+from queue_admin.messages.stored_mail import flush_domains, stored_domains
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
 from queue_admin.question import ASKED_FROM, ask
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import Temporary, Usage
-from queue_base.home import find_home
+from queue_base.home import Home, find_home
 from queue_base.queue.hold_marks import clean_reason
 from queue_base.queue.layout import Layout, open_layout
 from queue_wire.address import split_address
@@ -117,7 +118,8 @@ VERBS = {
         "flushed",
         "Attempt messages now. Their dead destinations are probed.",
         "With --recipient or --domain only those recipients are tried; if they are deferred, they wait for the next\n"
-        "attempt of their message again. While queue-send does not run, whole messages are made due. Messages on hold\n"
+        "attempt of their message again. With --domain alone, or --all, what is stored for on-demand domains is\n"
+        "delivered, too. While queue-send does not run, whole messages are made due. Messages on hold\n"
         "stay on hold.",
         ["flush --domain example.net", "flush 457-h5x3k2j1z9"],
         on_whole=False,
@@ -195,8 +197,23 @@ def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[
             if verb == "flush":
                 _probe(queue, sorted(gathered.domains))
             found = _Change(verb, selectors, reason, bool(ids)).carry_out(queue, gathered.chosen(), progress)
+    if verb == "flush" and not ids:
+        found = _flush_stored(home, selectors, options["all_messages"]) or found
     # A standing hold is done, whether or not there is a message for it; and all of none are all.
     _exit_unless(found or bool(options.get("standing")) or options["all_messages"])
+
+
+def _flush_stored(home: Home, selectors: Selectors, everything: bool) -> bool:
+    """Have what is stored for on-demand domains delivered, if a domain was chosen, or all; return whether there was
+    any.
+    """
+    stored = stored_domains(home)
+    chosen = Selectors(domain=selectors.domain, prepends=selectors.prepends)
+    wanted = stored if everything else [name for name in stored if selectors == chosen and name == chosen.domain]
+    count = flush_domains(home, wanted)
+    if count:
+        print(f"delivering what is stored for {count} on-demand {'domain' if count == 1 else 'domains'}")
+    return count > 0
 
 
 def _exit_unless(found: bool) -> None:

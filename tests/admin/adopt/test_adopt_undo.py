@@ -50,6 +50,19 @@ def hashed_home(path: Path) -> tuple[Home, dict[str, int]]:
     return home, messages
 
 
+def test_mail_that_is_stored_for_on_demand_domains_is_not_given_to_qmail(qmail: QmailQueue) -> None:
+    before = snapshot(Path(qmail.home.path))
+    adopt(qmail.home, our_owner())
+    stored = Path(qmail.home.queue, "ondemand", "example.net")
+    stored.mkdir(parents=True)
+    with pytest.raises(Permanent, match=r"unable to undo: .*/ondemand has example\.net; have that mail delivered"):
+        undo(qmail.home, qmail_accounts())
+
+    stored.rmdir()
+    undo(qmail.home, qmail_accounts())
+    assert snapshot(Path(qmail.home.path)) == before
+
+
 def test_adopted_and_given_back_everything_is_as_it_was(qmail: QmailQueue) -> None:
     before = snapshot(Path(qmail.home.path))
     adopt(qmail.home, our_owner())

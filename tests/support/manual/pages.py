@@ -131,6 +131,20 @@ PROGRAMS: dict[str, Program] = {
         ),
         (_START, _CONTROL, ("preline", 1), ("forward", 1), _MAILDIRMAKE, ("queuectl-users", 8)),
     ),
+    "queue-ondemand": Program(
+        8,
+        "keep mail for hosts that ask for it",
+        (
+            Part("on-demand.md", ""),
+            Part("on-demand.md", "Set it up", "SETUP"),
+            Part("on-demand.md", "What happens to the mail", "WHAT HAPPENS TO THE MAIL"),
+            Part("on-demand.md", "How it is delivered", "HOW IT IS DELIVERED"),
+            Part("on-demand.md", "Look at it, and change it", "ORDERS"),
+            Part("on-demand.md", "ETRN", "ETRN"),
+            Part("design/on-demand.md", "Files", "WHAT IS STORED WHERE"),
+        ),
+        (_START, _CONTROL, _REMOTE, ("queuectl-flush", 8)),
+    ),
     "queue-clean": Program(
         8, "remove finished messages", (Part("design/queue-on-disk.md", "Leftovers", "LEFTOVERS"),), (_START, _LAYOUT)
     ),
@@ -172,6 +186,7 @@ COMMAND_PARTS: dict[str, tuple[Part, ...]] = {
     "queuectl-list": (Part("operating.md", "Look at the queue", "LOOKING AT THE QUEUE"), _CHANGE),
     **{f"queuectl-{name}": (_CHANGE,) for name in ("hold", "release", "flush", "delete", "bounce", "requeue")},
     "queuectl-maildrop": (Part("operating.md", "Hold what comes", "HOLDING WHAT COMES"),),
+    "queuectl-stored": (Part("on-demand.md", "Look at it, and change it", "STORED MAIL"),),
     "queuectl-log": (Part("operating.md", "What became of a message?", "WHAT BECAME OF A MESSAGE"),),
     "queuectl-show": (Part("operating.md", "Why does a message wait?", "WHY DOES A MESSAGE WAIT"),),
     "queuectl-destinations": (Part("operating.md", "Why does a message wait?", "WHY DOES A MESSAGE WAIT"),),

@@ -12,7 +12,7 @@ from typing import Self
 
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, pack_job
-from queue_wire.pipes.report import SUCCESS, Ready, Report, SettingsReport, unpack_report
+from queue_wire.pipes.report import SUCCESS, LogLine, Ready, Report, SettingsReport, unpack_report
 from support.processes.forked import Forked, can_fork, fork_piped
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "queue-remote"
@@ -158,7 +158,7 @@ class RemoteDaemon:
             found.append(report)
         return found
 
-    def _next(self, deadline: float) -> Report | Ready | SettingsReport:
+    def _next(self, deadline: float) -> Report | Ready | SettingsReport | LogLine:
         assert self.process.stdout is not None
         while (payload := self._reader.next()) is None:
             self._reader.feed(self._read(self.process.stdout.fileno(), deadline))

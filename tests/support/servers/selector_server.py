@@ -15,8 +15,8 @@ class SelectorServer(abc.ABC, Generic[Session]):
     A subclass says how a connection begins, and what is done when it can be read. Both run in the thread.
     """
 
-    def __init__(self, backlog: int) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=backlog)
+    def __init__(self, backlog: int, port: int = 0) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=backlog)
         self.port = int(self._listener.getsockname()[1])
         self._wake, self._waker = socket.socketpair()
         self._sessions: dict[socket.socket, Session] = {}

@@ -9,6 +9,7 @@ from queue_smtp.server import ServerSettings, ServerState, SmtpServer
 from queue_smtp.server_events import (
     ClientChanged,
     HelloGiven,
+    MailWanted,
     MessageBegun,
     MessageEnded,
     MessagePiece,
@@ -109,6 +110,9 @@ class ScriptedSession:
                 reply = replies.BAD_CREDENTIALS
         elif isinstance(asked, VerifierWanted):
             return server.give_verifier(make_verifier(PASSWORD, SALT) if asked.user == b"joe" else None)
+        elif isinstance(asked, MailWanted):
+            known = asked.name.lstrip(b"@#") == b"customer.example"
+            reply = replies.MAIL_STARTED if known else replies.MAIL_NOT_ALLOWED
         else:
             assert isinstance(asked, HelloGiven | ClientChanged | TlsWanted)
         return server.answer(reply)

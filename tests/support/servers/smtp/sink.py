@@ -30,8 +30,8 @@ class Taken(NamedTuple):
 class Sink(SelectorServer["_Session"]):
     """Listens from `with` on; `port` is its port, `taken` the messages so far, `asked` how often each RCPT came."""
 
-    def __init__(self) -> None:
-        super().__init__(backlog=1024)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(backlog=1024, port=port)
         self.taken: list[Taken] = []
         self.asked: Counter[bytes] = Counter()
         self._arrived = threading.Condition()

@@ -1,0 +1,106 @@
+"""queuectl stored: the mail that is stored for on-demand domains; lists it, deletes it, or returns it."""
+
+import json
+import time
+
+import click
+
+from queue_admin.messages.stored_mail import ask_for_runs, read_stored, stored_domains
+from queue_admin.printable import size_text, span, word
+from queue_admin.system_accounts import be_owner
+from queue_base.errors import Permanent, Temporary, Usage
+from queue_base.home import Home, find_home
+from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, EMPTY, RUNNING, RunRequest
+from queue_wire.control.ondemand import is_domain_name
+from queue_wire.files.cluster import StoredRecipient
+from queue_wire.format_error import FormatError
+from queue_wire.ids import unpack_long_id
+
+
+@click.command("stored")
+@click.argument("domain", required=False)
+@click.argument("identity", metavar="[ID]", required=False)
+@click.option("--delete", is_flag=True, help="Remove it without a bounce: the message ID, or all of DOMAIN.")
+@click.option("--bounce", is_flag=True, help="Return it to its sender: the message ID, or all of DOMAIN.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
+@click.pass_context
+def command(
+    context: click.Context, domain: str | None, identity: str | None, delete: bool, bounce: bool, form: str
+) -> None:
+    """List the mail that is stored for on-demand domains; delete it, or return it.
+
+    Without DOMAIN, a line for each domain: recipients, messages, bytes, the age of the oldest message. With DOMAIN, a
+    line for each recipient, in the order in which they are delivered. `queuectl flush --domain` has it delivered.
+
+    \b
+    Examples:
+      queuectl stored
+      queuectl stored customer.example
+      queuectl stored customer.example 457-h5x3k2j1z9 --bounce
+    """
+    home = find_home(context.obj)
+    be_owner(home)
+    if delete and bounce:
+        raise Usage("give --delete or --bounce, not both")
+    if domain is None:
+        if delete or bounce:
+            raise Usage("--delete and --bounce need a domain")
+        for name in stored_domains(home):
+            _print_domain(name, list(read_stored(home, name)), form)
+        return
+    name = domain.lower().rstrip(".").encode("utf-8", "surrogateescape")
+    if not is_domain_name(name):
+        raise Usage(f"not the name of a domain: {domain!a}")
+    if delete or bounce:
+        _order(home, RunRequest(DELETE if delete else BOUNCE, name, _check_id(identity or "")))
+        return
+    found = False
+    for stored in read_stored(home, name):
+        if not identity or stored.long_id == identity:
+            found = True
+            _print_recipient(stored, form)
+    if not found:
+        raise click.exceptions.Exit(1)
+
+
+def _check_id(identity: str) -> bytes:
+    try:
+        if identity and unpack_long_id(identity)[1] is None:
+            raise Usage(f"not a long id, as `queuectl stored DOMAIN` prints it: {identity!a}")
+    except FormatError as error:
+        raise Usage(str(error)) from error
+    return identity.encode()
+
+
+def _order(home: Home, request: RunRequest) -> None:
+    if request.client and not any(each.long_id.encode() == request.client for each in read_stored(home, request.name)):
+        raise Permanent(f"unable to find {request.client.decode()}: it is not stored for {request.name.decode()}")
+    [answer] = ask_for_runs(home, [request])
+    if answer.word == RUNNING:
+        raise Temporary(f"unable to change what is stored for {request.name.decode()}: {answer.text.decode()}")
+    if answer.word == EMPTY:
+        raise click.exceptions.Exit(1)
+    print("deleting" if request.command == DELETE else "returning", request.client.decode() or request.name.decode())
+
+
+def _print_domain(domain: bytes, stored: list[StoredRecipient], form: str) -> None:
+    messages = {each.long_id: each for each in stored}
+    size = sum(each.size for each in messages.values())
+    age = time.time() - min((each.birth for each in stored), default=time.time_ns() // 1000) / 1e6
+    if form == "json":
+        found = {"domain": domain.decode(), "recipients": len(stored), "messages": len(messages), "bytes": size}
+        print(json.dumps({**found, "oldest": round(age)}))
+        return
+    counts = f"{len(stored)} recipients of {len(messages)} messages"
+    print(f"{domain.decode()}: {counts}, {size_text(size)}, {span(age)} old")
+
+
+def _print_recipient(stored: StoredRecipient, form: str) -> None:
+    age = time.time() - stored.birth / 1e6
+    if form == "json":
+        sender, recipient = (each.decode("utf-8", "replace") for each in (stored.sender, stored.recipient))
+        found = {"id": stored.long_id, "sender": sender, "recipient": recipient, "bytes": stored.size}
+        print(json.dumps({**found, "age": round(age)}))
+        return
+    sender, recipient = word(stored.sender) or "<>", word(stored.recipient)
+    print(f"{stored.long_id} {span(age)} {size_text(stored.size)} {sender} {recipient}")

@@ -1,0 +1,510 @@
+"""What queue-ondemand does with jobs, reports, requests and times: attempts, storing, runs.
+
+A job of queue-send is tried once by queue-ondemand's own queue-remote, unless its domain is known to be unreachable.
+What is deferred is stored, and queue-send gets K with `stored for DOMAIN` for it once it is durable. If it cannot be
+stored, queue-send gets the deferral, and tries again as for any other domain; so nothing is lost, whatever happens to
+this process.
+
+A domain that has stored mail is probed, unless control/ondemand says never, and a run delivers the mail when a probe, a
+client's ETRN or the administrator wants it. There is one run of a domain at a time, and RUNS_MOST of all domains; more
+wait. The disk is used in the disk thread alone, so a slow disk delays neither reports nor probes.
+"""
+
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from queue_base.daemon.disk_thread import DiskThread, Result
+from queue_base.errors import complain, reason
+from queue_base.home import Home
+from queue_base.queue.hold_marks import birth_of
+from queue_base.queue.layout import Layout
+from queue_ondemand.domain_run import DomainRun, Purpose
+from queue_ondemand.domain_store import DomainStore, StoreRequest
+from queue_ondemand.domain_times import DomainTimes, Wake
+from queue_ondemand.ondemand_files import PROGRAM, OnDemandFiles
+from queue_ondemand.remote_link import RemoteLink
+from queue_ondemand.returned_mail import FailedGroup, ReturnProcess, compose_return, read_header
+from queue_ondemand.run_requests import EtrnLimits
+from queue_wire import logline
+from queue_wire.address import split_address
+from queue_wire.admin.ondemand_socket import (
+    BOUNCE,
+    DELETE,
+    EMPTY,
+    ETRN,
+    LATER,
+    RUNNING,
+    STARTED,
+    UNKNOWN,
+    RunAnswer,
+    RunRequest,
+)
+from queue_wire.files.cluster import Cluster, ClusterRecord, StoredRecipient
+from queue_wire.pipes.job import Job
+from queue_wire.pipes.report import (
+    HOST_SCOPE,
+    MESSAGE_SCOPE,
+    PERMANENT,
+    SUCCESS,
+    TEMPORARY,
+    Report,
+    pack_log_line,
+    pack_report,
+)
+
+RUNS_MOST = 50
+# Messages that are stored with one commit. Each may have a domain of its own, for which four files are open.
+GROUP_MOST = 100
+EXPIRY_EVERY = 3600.0  # Seconds between two searches of a domain for expired mail, at least.
+# At the start the domains are looked through within this time, not at once.
+EXPIRY_SPREAD = 600.0
+RETURNED = b"The administrator of this host has returned the message without another delivery. (#5.7.0)\n"
+DELETED = b"deleted by the administrator\n"
+TOO_OLD = b"It was stored for too long, and nobody has taken it. (#4.4.7)\n"
+
+Verdicts = list[tuple[bytes, bytes]]
+
+
+class _Storing:
+    """A job whose deferred recipients are being stored. `verdicts` are those of its report."""
+
+    __slots__ = ("domain", "job", "request", "scope", "trouble", "verdicts")
+
+    def __init__(self, job: Job, domain: bytes, verdicts: Verdicts, scope: bytes) -> None:
+        self.job = job
+        self.domain = domain
+        self.verdicts = verdicts
+        self.scope = scope
+        self.request: StoreRequest | None = None
+        self.trouble: OSError | None = None
+
+    @property
+    def deferred(self) -> list[int]:
+        """The places of the recipients that are to be stored."""
+        return [place for place, (letter, _) in enumerate(self.verdicts) if letter == TEMPORARY]
+
+
+class Keeper:
+    """The state. `put` takes what is to be written to queue-send."""
+
+    def __init__(
+        self,
+        home: Home,
+        layout: Layout,
+        store: DomainStore,
+        files: OnDemandFiles,
+        disk: DiskThread,
+        remote: RemoteLink,
+        put: Callable[[bytes], None],
+    ) -> None:
+        self._home = home
+        self._layout = layout
+        self._store = store
+        self._files = files
+        self._disk = disk
+        self._remote = remote
+        self._put = put
+        self._limits = EtrnLimits()
+        self.times = DomainTimes()
+        # Jobs of queue-send, runs and probes that queue-remote has, by its number. The domain of a job is None if its
+        # mail is not to be stored.
+        self._attempts: dict[int, tuple[Job, bytes | None]] = {}
+        self._sent: dict[int, tuple[DomainRun, list[ClusterRecord]]] = {}
+        self._probes: dict[int, bytes] = {}
+        self._storing: deque[_Storing] = deque()
+        self._is_storing = False
+        self._runs: dict[bytes, DomainRun] = {}
+        self._waiting: deque[DomainRun] = deque()
+        self.returns: list[ReturnProcess] = []
+        self._returned: dict[ReturnProcess, tuple[DomainRun, list[ClusterRecord]]] = {}
+        self.leaving = False
+        now = time.monotonic()
+        for domain in store.domains:
+            self._expect(domain, now, spread=True)
+
+    @property
+    def busy(self) -> bool:
+        """Whether mail is being sent by a run, or bounced."""
+        return bool(self._sent or self.returns)
+
+    # Jobs of queue-send.
+
+    def take_job(self, job: Job, now: float) -> None:
+        """Try a job, or store it."""
+        config = self._files.look(now)
+        domains = {split_address(recipient)[1].lower() for recipient in job.recipients}
+        domain = next(iter(domains)) if len(domains) == 1 else None
+        if domain not in config.lines or not job.path.startswith(b"mess/"):
+            domain = None
+        if domain is not None and self.times.unreachable(domain, now):
+            text = b"The host could not be reached a short while ago.\n"
+            self._store_deferred(job, domain, [(TEMPORARY, text)] * len(job.recipients), HOST_SCOPE)
+            return
+        number = self._remote.start(job.path, job.sender, job.nexthop, job.recipients)
+        self._attempts[number] = job, domain
+
+    def take_report(self, report: Report, now: float) -> None:
+        """Take what became of an attempt, a probe, or a group of a run."""
+        if report.number in self._attempts:
+            job, domain = self._attempts.pop(report.number)
+            self._end_attempt(job, domain, report, now)
+        elif report.number in self._probes:
+            self._end_probe(self._probes.pop(report.number), report, now)
+        elif report.number in self._sent:
+            run, group = self._sent.pop(report.number)
+            self._end_group(run, group, report, now)
+        else:
+            complain(PROGRAM, "warning: internal error: delivery report out of range")
+
+    def _end_attempt(self, job: Job, domain: bytes | None, report: Report, now: float) -> None:
+        verdicts = report.verdicts
+        whole = len(verdicts) == len(job.recipients)
+        if domain is None or not whole or all(letter != TEMPORARY for letter, _ in verdicts):
+            self._put(pack_report(report._replace(number=job.number)))
+            if domain is not None and whole and self.times.reached(domain) and self._store.clusters(domain):
+                self._start_run(domain, b"probe")
+            return
+        if report.scope == HOST_SCOPE:
+            self.times.failed(domain, self._files.current.line(domain).probe, now)
+        self._store_deferred(job, domain, verdicts, report.scope)
+
+    # Storing.
+
+    def _store_deferred(self, job: Job, domain: bytes, verdicts: Verdicts, scope: bytes) -> None:
+        self._storing.append(_Storing(job, domain, list(verdicts), scope))
+        self._store_next()
+
+    def _store_next(self) -> None:
+        """Have the disk thread store what waits for it, unless it does so already."""
+        if self._is_storing or not self._storing:
+            return
+        self._is_storing = True
+        group = [self._storing.popleft() for _ in range(min(GROUP_MOST, len(self._storing)))]
+        self._disk.submit(partial(self._store_group, group), partial(self._end_storing, group))
+
+    def _store_group(self, group: list[_Storing]) -> None:
+        """In the disk thread."""
+        ready = []
+        for item in group:
+            try:
+                item.request = self._make_request(item)
+                ready.append(item)
+            except OSError as error:
+                item.trouble = error
+        for item, trouble in zip(ready, self._store.append([_request(item) for item in ready]), strict=True):
+            item.trouble = trouble
+
+    def _make_request(self, item: _Storing) -> StoreRequest:
+        path = os.fsdecode(item.job.path)
+        message = int(path.rpartition("/")[2])
+        birth = birth_of(self._layout, message)
+        size = os.stat(f"{self._layout.queue}/{path}").st_size
+        recipients = [
+            StoredRecipient(message, max(0, birth or 0), size, item.job.sender, item.job.recipients[place])
+            for place in item.deferred
+        ]
+        return StoreRequest(item.domain, path, recipients, self._files.current.line(item.domain).size)
+
+    def _end_storing(self, group: list[_Storing], result: Result) -> None:
+        self._is_storing = False
+        now = time.monotonic()
+        for item in group:
+            trouble = result or item.trouble
+            scope = item.scope
+            for place in item.deferred:
+                letter, text = item.verdicts[place]
+                if trouble is None:
+                    item.verdicts[place] = SUCCESS, b"stored for %s\n%s" % (item.domain, text)
+                    scope = MESSAGE_SCOPE
+                else:
+                    why = f"unable to store it: {reason(trouble)}\n".encode()
+                    item.verdicts[place] = letter, text + (b"" if text.endswith(b"\n") else b"\n") + why
+            if trouble is None and item.request is not None:
+                for each in item.request.recipients:
+                    line = logline.stored_on_demand(item.domain, each.long_id, each.size, each.sender, each.recipient)
+                    self._put(pack_log_line(line))
+                self._expect(item.domain, now)
+            self._put(pack_report(Report(item.job.number, scope, item.verdicts)))
+        self._store_next()
+
+    def _expect(self, domain: bytes, now: float, spread: bool = False) -> None:
+        """Set the times of a domain that has stored mail. `spread`: at a random moment, since this is the start."""
+        if not self._store.clusters(domain):
+            return
+        line = self._files.current.line(domain)
+        if line.probe and not self.times.has(domain, Wake.PROBE):
+            self.times.set(domain, Wake.PROBE, now + (random.uniform(0, line.probe) if spread else line.probe))
+        if not self.times.has(domain, Wake.EXPIRY):
+            soon = random.uniform(0, min(EXPIRY_SPREAD, line.expire))
+            self.times.set(domain, Wake.EXPIRY, now + (soon if spread else line.expire))
+
+    # Probes and requests.
+
+    def wake(self, now: float) -> None:
+        """Do what the time has come for."""
+        while (due := self.times.take_due(now)) is not None:
+            domain = due.domain
+            config = self._files.look(now)
+            if domain in self._runs or not self._store.clusters(domain):
+                continue  # The end of the run sets its times anew.
+            if due.wake is Wake.EXPIRY:
+                self._start_run(domain, b"expiry", Purpose.EXPIRY)
+            elif len(self._probes) >= RUNS_MOST:
+                self.times.set(domain, Wake.PROBE, now + 1.0)
+            elif config.line(domain).probe:
+                self._probes[self._remote.probe(domain)] = domain
+
+    def _end_probe(self, domain: bytes, report: Report, now: float) -> None:
+        if report.verdicts and report.verdicts[0][0] == SUCCESS:
+            self.times.reached(domain)
+            self._start_run(domain, b"probe")
+        else:
+            self.times.failed(domain, self._files.current.line(domain).probe, now)
+
+    def answer(self, request: RunRequest) -> RunAnswer:
+        """Answer a request for the mail of a domain."""
+        now = time.monotonic()
+        config = self._files.look(now)
+        name = request.name.lower()
+        below = name.startswith(b"@")
+        domain = name.lstrip(b"@#").rstrip(b".")
+        stored = self._store.domains
+        known = domain in config.lines or domain in stored
+        wanted = [domain] if known else []
+        if below:
+            wanted += [each for each in {*stored, *config.lines} if each.endswith(b"." + domain)]
+        if request.command in (DELETE, BOUNCE):
+            return self._order(request, domain)
+        limited = request.command == ETRN
+        if limited and not self._limits.allows_client(request.client, config.interval, now):
+            return RunAnswer(LATER, b"asked too often")
+        if not wanted:
+            return RunAnswer(UNKNOWN, b"not an on-demand domain here")
+        words = [self._begin(each, request.command, config.interval if limited else 0.0, now) for each in wanted]
+        return RunAnswer(next(word for word in (STARTED, RUNNING, LATER, EMPTY) if word in words))
+
+    def _order(self, request: RunRequest, domain: bytes) -> RunAnswer:
+        """Delete or return one stored message, whose long id is in the place of the client, or all of a domain."""
+        if not self._store.clusters(domain):
+            return RunAnswer(EMPTY)
+        if domain in self._runs:
+            return RunAnswer(RUNNING, b"a delivery is under way; try again when it is over")
+        purpose = Purpose.DELETION if request.command == DELETE else Purpose.RETURN
+        self._start_run(domain, request.command, purpose, request.client.decode("ascii", "replace"))
+        return RunAnswer(STARTED)
+
+    def _begin(self, domain: bytes, cause: bytes, interval: float, now: float) -> bytes:
+        """Start a run that somebody wants; return the word of the answer."""
+        if domain in self._runs and self._runs[domain].purpose is Purpose.DELIVERY:
+            return RUNNING
+        if not self._store.clusters(domain):
+            return EMPTY
+        if interval and not self._limits.allows_domain(domain, interval, now):
+            return LATER
+        if domain in self._runs:
+            return LATER  # It is looked through for something else, which is over soon.
+        self._start_run(domain, cause)
+        return STARTED
+
+    # Runs.
+
+    def _start_run(
+        self, domain: bytes, cause: bytes, purpose: Purpose = Purpose.DELIVERY, chosen: str = ""
+    ) -> None:
+        if domain in self._runs or self.leaving:
+            return
+        before = int((time.time() - self._files.current.line(domain).expire) * 1_000_000)
+        run = DomainRun(domain, cause, self._store.clusters(domain), before, purpose, chosen)
+        self._runs[domain] = run
+        self._waiting.append(run)
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        while self._waiting and len(self._runs) - len(self._waiting) < RUNS_MOST:
+            run = self._waiting.popleft()
+            if run.purpose is Purpose.DELIVERY:
+                self._put(pack_log_line(logline.run_started(run.domain, run.cause)))
+            self._advance(run)
+
+    def _advance(self, run: DomainRun) -> None:
+        """Send the next group of a run, or go on to its next cluster, or end it."""
+        if self.leaving:
+            return  # The next process goes on.
+        group = run.next_group()
+        if not group:
+            if run.touched:
+                self._disk.submit(partial(self._store.settle, run.domain, run.number), partial(self._settled, run))
+            else:
+                self._next_cluster(run)
+        elif run.purpose is Purpose.EXPIRY:
+            self._return(run, group, [TOO_OLD] * len(group))
+        elif run.purpose is Purpose.RETURN:
+            self._return(run, group, [RETURNED] * len(group))
+        elif run.purpose is Purpose.DELETION:
+            for record in group:
+                self._log_result(run, record, PERMANENT, DELETED)
+            run.failed += len(group)
+            self._mark(run, group, partial(self._advance, run))
+        else:
+            first = group[0].stored
+            path = self._store.message_path(run.domain, run.number, first).encode()
+            recipients = [record.stored.recipient for record in group]
+            self._sent[self._remote.start(path, first.sender, run.domain, recipients)] = run, group
+
+    def _next_cluster(self, run: DomainRun) -> None:
+        number = run.next_cluster()
+        if number is None:
+            self._end_run(run)
+            return
+        found: list[Cluster] = []
+
+        def read() -> None:
+            if number in self._store.clusters(run.domain):
+                found.append(self._store.read(run.domain, number))
+
+        def loaded(result: Result) -> None:
+            if result is not None:
+                self._complain(run, f"unable to read cluster {number}", result)
+                self._next_cluster(run)
+            elif found:
+                run.load(found[0].pending)
+                self._advance(run)
+            else:
+                self._next_cluster(run)
+
+        self._disk.submit(read, loaded, syncs=False)
+
+    def _settled(self, run: DomainRun, result: Result) -> None:
+        run.touched = False
+        if result is not None:
+            self._complain(run, f"unable to clean up cluster {run.number}", result)
+        self._next_cluster(run)
+
+    def _end_group(self, run: DomainRun, group: list[ClusterRecord], report: Report, now: float) -> None:
+        verdicts = report.verdicts
+        if len(verdicts) != len(group):
+            verdicts = [(TEMPORARY, b"report mangled\n")] * len(group)
+        done: list[ClusterRecord] = []
+        failed: list[ClusterRecord] = []
+        kept: list[ClusterRecord] = []
+        texts: list[bytes] = []
+        for record, (letter, text) in zip(group, verdicts, strict=True):
+            if letter not in (SUCCESS, PERMANENT) and run.has_expired(record):
+                letter, text = PERMANENT, text + (b"" if text.endswith(b"\n") else b"\n") + TOO_OLD
+            if letter == SUCCESS:
+                done.append(record)
+            elif letter == PERMANENT:
+                failed.append(record)
+                texts.append(text)
+                continue  # It is logged when its bounce is queued.
+            else:
+                kept.append(record)
+            self._log_result(run, record, letter, text)
+        run.delivered += len(done)
+        run.keep(kept)
+        if report.scope == HOST_SCOPE and kept:
+            self.times.failed(run.domain, self._files.current.line(run.domain).probe, now)
+            run.stop()
+        elif done or failed:
+            self.times.reached(run.domain)
+        if done:
+            self._mark(run, done, None if failed else partial(self._advance, run))
+        if failed:
+            self._return(run, failed, texts)
+        elif not done:
+            self._advance(run)
+
+    def _mark(self, run: DomainRun, records: Sequence[ClusterRecord], then: Callable[[], None] | None) -> None:
+        offsets = [record.offset for record in records]
+        run.touched = True
+
+        def marked(result: Result) -> None:
+            if result is not None:
+                self._complain(run, f"trouble marking cluster {run.number}", result)
+            if then is not None:
+                then()
+
+        self._disk.submit(partial(self._store.mark, run.domain, run.number, offsets), marked, syncs=False)
+
+    def _end_run(self, run: DomainRun) -> None:
+        del self._runs[run.domain]
+        now = time.monotonic()
+        if run.purpose is Purpose.DELIVERY or run.failed:
+            self._put(pack_log_line(logline.run_ended(run.domain, run.delivered, run.failed, run.deferred)))
+        line = self._files.current.line(run.domain)
+        if not self._store.clusters(run.domain):
+            self.times.forget(run.domain)
+        else:
+            if run.oldest is not None:
+                left = run.oldest / 1_000_000 + line.expire - time.time()
+                self.times.set(run.domain, Wake.EXPIRY, now + max(min(EXPIRY_EVERY, line.expire), left + 1.0))
+            self._expect(run.domain, now)
+        self._start_waiting()
+
+    # Failures.
+
+    def _return(self, run: DomainRun, records: list[ClusterRecord], texts: list[bytes]) -> None:
+        """Return mail to its sender; the run goes on when the bounce is queued."""
+        path = f"{self._layout.queue}/{self._store.message_path(run.domain, run.number, records[0].stored)}"
+        header: list[bytes] = []
+
+        def have_read(result: Result) -> None:
+            pairs = [(record.stored, text) for record, text in zip(records, texts, strict=True)]
+            group = FailedGroup(run.domain, pairs, header[0] if header else b"")
+            mail = compose_return(group, self._files.current, int(time.time()))
+            if mail is None:
+                self._put(pack_log_line(logline.on_demand_bounce(run.domain, records[0].stored.long_id, 0)))
+                self._end_return(run, records, group)
+                return
+            try:
+                process = ReturnProcess(self._home, group, mail)
+            except OSError as error:
+                self._complain(run, "trouble injecting a bounce", error)
+                run.keep(records)
+                self._advance(run)
+                return
+            self.returns.append(process)
+            self._returned[process] = run, records
+
+        self._disk.submit(lambda: header.append(read_header(path)), have_read, syncs=False)
+
+    def reap(self, process: ReturnProcess, code: int) -> None:
+        """Take the exit code of a process of `returns`."""
+        self.returns.remove(process)
+        run, records = self._returned.pop(process)
+        if code:
+            why = f"queue-enqueue exited {code}; will try again later"
+            complain(PROGRAM, f"warning: trouble injecting a bounce for {_shown(run.domain)}: {why}")
+            run.keep(records)
+            self._advance(run)
+            return
+        line = logline.on_demand_bounce(run.domain, records[0].stored.long_id, process.pid)
+        self._put(pack_log_line(line))
+        self._end_return(run, records, process.group)
+
+    def _end_return(self, run: DomainRun, records: list[ClusterRecord], group: FailedGroup) -> None:
+        run.failed += len(records)
+        for record, (_, text) in zip(records, group.recipients, strict=True):
+            self._log_result(run, record, PERMANENT, text)
+        self._mark(run, records, partial(self._advance, run))
+
+    def _log_result(self, run: DomainRun, record: ClusterRecord, letter: bytes, text: bytes) -> None:
+        stored = record.stored
+        line = logline.on_demand_result(run.domain, stored.long_id, letter, stored.recipient, text)
+        self._put(pack_log_line(line))
+
+    def _complain(self, run: DomainRun, what: str, error: OSError) -> None:
+        complain(PROGRAM, f"warning: {what} of {_shown(run.domain)}: {reason(error)}; will try again later")
+
+
+def _request(item: _Storing) -> StoreRequest:
+    assert item.request is not None
+    return item.request
+
+
+def _shown(domain: bytes) -> str:
+    return domain.decode("ascii", "replace")

@@ -1,0 +1,184 @@
+"""queue-ondemand: keeps mail of on-demand domains until it is asked for. `queue-ondemand [--home HOME]`.
+
+It is started by queue-start if control/ondemand exists, or mail is stored. fd 0 gives jobs of queue-send, and fd 1
+takes `ready`, reports and lines for the log, as with queue-remote (queue_wire.pipes.job, report). fd 3 and 4 are the
+pipes to a queue-remote of its own. Exit codes: 0 at the end of fd 0, 111 if queue-remote is lost, or a pipe's data
+cannot be parsed. At the end of fd 0 the groups that are being sent have EXIT_SECONDS to end, so that they are not sent
+once more.
+"""
+
+import gc
+import os
+import select
+import signal
+import time
+
+from queue_base.daemon import processes
+from queue_base.daemon.disk_thread import DiskThread
+from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
+from queue_base.daemon.signals import ignore, keep_children
+from queue_base.errors import TEMPORARY, Failure, Temporary, Usage, complain, reason
+from queue_base.home import Home, take_daemon_home
+from queue_base.queue.layout import open_layout
+from queue_ondemand.domain_store import DomainStore
+from queue_ondemand.keeper import Keeper
+from queue_ondemand.ondemand_files import PROGRAM, OnDemandFiles
+from queue_ondemand.remote_link import RemoteLink
+from queue_ondemand.run_requests import RunRequests
+from queue_wire.format_error import FormatError
+from queue_wire.pipes.framing import NetstringReader
+from queue_wire.pipes.job import REREAD, unpack_job
+from queue_wire.pipes.report import MESSAGE_SCOPE, Report, SettingsReport, pack_ready, pack_report, pack_settings
+from queue_wire.pipes.report import TEMPORARY as DEFERRED
+
+USAGE = "usage: queue-ondemand [--home HOME]"
+HELP = f"""{USAGE}
+Keeps mail of the domains in control/ondemand until it is asked for. It is started by queue-start.
+"""
+EXIT_SECONDS = 10.0
+# Bytes that queue-send has not read; with more, no further report is taken, and so no run goes on.
+UNWRITTEN_MOST = 1 << 20
+
+
+class OnDemandDaemon:
+    """The parts of the loop."""
+
+    def __init__(self, home: Home) -> None:
+        """Read the control files and the names of what is stored. Raises Temporary, OSError."""
+        layout = open_layout(home.queue)
+        self._files = OnDemandFiles(home)
+        self._disk = DiskThread()
+        self._remote = RemoteLink(processes.KEEPER_JOBS, processes.KEEPER_REPORTS)
+        self._out = OutPipe(1)
+        self._jobs = NetstringReader()
+        self._greeted = False
+        store = DomainStore(home.queue)
+        self._keeper = Keeper(home, layout, store, self._files, self._disk, self._remote, self._out.put)
+        self._requests = RunRequests(home, self._keeper.answer)
+        os.set_blocking(0, False)
+
+    def turn(self) -> None:
+        """Make one turn of the loop. Raises PeerLost if queue-send is gone, Temporary if queue-remote is."""
+        poll = select.poll()
+        now = time.monotonic()
+        poll.register(0, select.POLLIN)
+        if self._out.unwritten:
+            poll.register(self._out.descriptor, select.POLLOUT)
+        wait = min(self._requests.prepare(poll, now), self._wait(poll, now))
+        ready = dict(poll.poll(wait * 1000 + 1))
+        now = time.monotonic()
+        self._go_on(ready, now)
+        if 0 in ready:
+            self._take_jobs(read_available(0) or b"", now)
+        self._keeper.wake(now)
+        self._requests.run(ready, now)
+        self._out.flush()
+        self._flush_remote()
+
+    def finish(self) -> None:
+        """Wait for what is being sent, EXIT_SECONDS at most."""
+        self._keeper.leaving = True
+        self._requests.close()
+        until = time.monotonic() + EXIT_SECONDS
+        while (self._keeper.busy or self._disk.busy) and time.monotonic() < until:
+            poll = select.poll()
+            now = time.monotonic()
+            wait = min(until - now, self._wait(poll, now))
+            self._go_on(dict(poll.poll(wait * 1000 + 1)), time.monotonic())
+
+    def _wait(self, poll: "select.poll", now: float) -> float:
+        """Register what runs wait for; return the seconds to wait at most."""
+        wait = self._disk.prepare(poll, now)
+        if self._out.unwritten < UNWRITTEN_MOST:
+            self._remote.prepare(poll)
+        for process in self._keeper.returns:
+            wait = min(wait, process.prepare(poll))
+        due = self._keeper.times.next_time()
+        return wait if due is None else max(0.0, min(wait, due - now))
+
+    def _go_on(self, ready: dict[int, int], now: float) -> None:
+        """Take reports, results of the disk, and ends of processes. Raises Temporary."""
+        try:
+            for report in self._remote.read(ready):
+                self._keeper.take_report(report, now)
+        except (PeerLost, FormatError) as error:
+            raise Temporary(f"unable to go on without queue-remote: {error}") from error
+        if not self._greeted and self._remote.capacity is not None:
+            self._greeted = True
+            self._out.put(pack_ready(self._remote.capacity))
+        self._disk.run(ready, now)
+        for process in list(self._keeper.returns):
+            code = process.ended(ready)
+            if code is not None:
+                self._keeper.reap(process, code)
+
+    def _flush_remote(self) -> None:
+        try:
+            self._remote.flush()
+        except PeerLost as error:
+            raise Temporary(f"unable to go on without queue-remote: {error}") from error
+
+    def _take_jobs(self, data: bytes, now: float) -> None:
+        """Take jobs. Raises Temporary if what comes is no netstring."""
+        self._jobs.feed(data)
+        try:
+            while (payload := self._jobs.next()) is not None:
+                self._take_job(payload, now)
+        except FormatError as error:
+            raise Temporary(f"unable to read jobs: {error}; stopping") from error
+
+    def _take_job(self, payload: bytes, now: float) -> None:
+        if payload == REREAD:
+            self._remote.reread()
+            self._out.put(pack_settings(SettingsReport(self._files.reread())))
+            return
+        try:
+            job = unpack_job(payload)
+        except FormatError as error:
+            complain(PROGRAM, f"alert: unable to read a job: {error}; it is deferred")
+            number, *fields = payload.split(b"\0")
+            if number.isdigit() and len(number) <= 18:
+                verdicts = [(DEFERRED, b"internal error: unable to understand the job\n")] * max(1, len(fields) - 3)
+                self._out.put(pack_report(Report(int(number), MESSAGE_SCOPE, verdicts)))
+            return
+        self._keeper.take_job(job, now)
+
+
+def check_descriptors() -> None:
+    """Check that queue-start opened the pipes, and close them on exec. Raises Usage."""
+    for descriptor in (processes.KEEPER_JOBS, processes.KEEPER_REPORTS):
+        try:
+            os.set_inheritable(descriptor, False)
+        except OSError as error:
+            raise Usage(f"{USAGE}; it is started by queue-start, which opens descriptor {descriptor}") from error
+
+
+def serve(home: Home) -> int:
+    """Run the loop; return the exit code."""
+    daemon = OnDemandDaemon(home)
+    gc.freeze()
+    try:
+        while True:
+            daemon.turn()
+    except PeerLost:
+        daemon.finish()
+        return 0
+
+
+def main(argv: list[str]) -> int:
+    """Run the daemon; return 0 at the end of fd 0, else an exit code of queue_base.errors."""
+    try:
+        home = take_daemon_home(argv, USAGE, HELP)
+        if home is None:
+            return 0
+        check_descriptors()
+        ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        keep_children()
+        os.umask(0o027)
+        return serve(home)
+    except Failure as error:
+        complain(PROGRAM, f"fatal: {error}")
+        return error.exit_code
+    except OSError as error:
+        complain(PROGRAM, f"fatal: unable to use {error.filename or 'the queue'}: {reason(error)}")
+        return TEMPORARY

@@ -1,0 +1,105 @@
+"""What queue-ondemand reads from control/. A change is noticed within a second, when there is something to do.
+
+While one of the files cannot be used, there is an alert, and the values of the last reading stay in force; if there was
+none, no domain is an on-demand one, and what is stored is kept and delivered.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from queue_base.control import read_control, read_me, unable_to_parse
+from queue_base.errors import Temporary, complain
+from queue_base.home import Home
+from queue_wire.admin.settings import in_force, pack_in_force
+from queue_wire.control.lines import NUMBERS, unpack_line, unpack_number
+from queue_wire.control.ondemand import OnDemandLine, OnDemandLines, unpack_ondemand
+from queue_wire.control.registry import describe_changes
+from queue_wire.format_error import FormatError
+
+PROGRAM = "queue-ondemand"
+NAMES = ("ondemand", "etrninterval", "bouncefrom", "bouncehost", "doublebounceto", "doublebouncehost")
+CHECK_SECONDS = 1.0
+NO_LINES: OnDemandLines = {}
+
+
+class OnDemandConfig(NamedTuple):
+    """The values of the control files: addresses as bytes, times in seconds."""
+
+    me: bytes
+    bouncefrom: bytes
+    doublebounceto: bytes
+    lines: OnDemandLines = NO_LINES
+    interval: int = NUMBERS["etrninterval"][0]
+
+    def line(self, domain: bytes) -> OnDemandLine:
+        """Return what is said of a domain; the defaults for one that has no line any more, and has stored mail."""
+        return self.lines.get(domain) or OnDemandLine()
+
+
+class OnDemandFiles:
+    """The control files as they were read last: `current`."""
+
+    def __init__(self, home: Home) -> None:
+        """Read the files. Raises Temporary if there is no `me`."""
+        self._home = home
+        self._contents: dict[str, bytes | None] = {}
+        self._fault = ""
+        self._checked = 0.0
+        me = read_me(home)
+        self.current = OnDemandConfig(me, b"MAILER-DAEMON@" + me, b"postmaster@" + me)
+        self._read()
+
+    def look(self, now: float) -> OnDemandConfig:
+        """Return the values; the files are looked at if that is CHECK_SECONDS ago. `now` is monotonic."""
+        if not now - self._checked < CHECK_SECONDS:
+            self._checked = now
+            self._read()
+        return self.current
+
+    def reread(self) -> bytes:
+        """Read the files; return what is in force, and why they were refused, if they were (queue_wire.admin.settings).
+        """
+        self._read()
+        return pack_in_force(in_force(self._contents, self._fault))
+
+    def _read(self) -> None:
+        try:
+            contents = {name: read_control(self._home, name) for name in NAMES}
+            if contents == self._contents:
+                self._fault = ""
+                return
+            found = _unpack_contents(self._home, self.current.me, contents)
+        except Temporary as error:
+            if str(error) != self._fault:
+                self._fault = str(error)
+                complain(PROGRAM, f"alert: {error}; the old values stay until it is mended")
+            return
+        if self._contents:
+            for change in describe_changes(self._contents, contents):
+                complain(PROGRAM, f"config {change}")
+        self._contents, self.current, self._fault = contents, found, ""
+
+
+def _unpack_contents(home: Home, me: bytes, contents: Mapping[str, bytes | None]) -> OnDemandConfig:
+    lines: OnDemandLines = NO_LINES
+    interval = NUMBERS["etrninterval"][0]
+    words = {"bouncefrom": b"MAILER-DAEMON", "bouncehost": me, "doublebounceto": b"postmaster", "doublebouncehost": me}
+    for name, data in contents.items():
+        if data is None:
+            continue
+        try:
+            if name == "ondemand":
+                lines = unpack_ondemand(data)
+            elif name == "etrninterval":
+                interval = unpack_number(data, name)
+            else:
+                words[name] = unpack_line(data)
+        except FormatError as error:
+            raise unable_to_parse(home, name, error) from error
+    return OnDemandConfig(
+        me,
+        b"%s@%s" % (words["bouncefrom"], words["bouncehost"]),
+        b"%s@%s" % (words["doublebounceto"], words["doublebouncehost"]),
+        lines,
+        interval,
+    )

@@ -1,0 +1,118 @@
+"""Returns stored mail that has failed: composes bounces (RFC 3464), and has queue-enqueue queue them.
+
+A bounce goes to the sender; that of a bounce goes to doublebounceto, from `#@[]`; one of that is discarded, as
+queue-send does. Its recipients are marked done once queue-enqueue has exited 0; a crash between the two sends the
+bounce once more.
+"""
+
+import os
+import select
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from queue_base.daemon.processes import command
+from queue_base.durable import write_all
+from queue_base.home import Home
+from queue_base.reports.bounce_report import BounceFacts, compose_steps
+from queue_ondemand.ondemand_files import OnDemandConfig
+from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
+from queue_wire.files.cluster import StoredRecipient
+
+HEADER_MOST = 65536
+POLL_EVERY = 0.1  # Seconds between checks of children that have no pidfd.
+
+
+class FailedGroup(NamedTuple):
+    """Recipients of one stored message that have failed, and why. `header` is the message's."""
+
+    domain: bytes
+    recipients: Sequence[tuple[StoredRecipient, bytes]]
+    header: bytes
+
+    @property
+    def sender(self) -> bytes:
+        """The sender of the message."""
+        return self.recipients[0][0].sender
+
+
+def read_header(path: str) -> bytes:
+    """Return the header of a message, cut at HEADER_MOST; empty if it cannot be read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        data = os.read(handle, HEADER_MOST)
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
+    head, end, _ = data.replace(b"\r\n", b"\n").partition(b"\n\n")
+    return head + b"\n" if end else head[: head.rfind(b"\n") + 1]
+
+
+def compose_return(group: FailedGroup, config: OnDemandConfig, now: int) -> tuple[bytes, bytes] | None:
+    """Return the bounce and its envelope, None if it is discarded."""
+    if group.sender == DOUBLE_BOUNCE_SENDER:
+        return None
+    first = group.recipients[0][0]
+    bouncer, recipient = b"", bounce_recipient(group.sender)
+    if not recipient:
+        bouncer, recipient = DOUBLE_BOUNCE_SENDER, config.doublebounceto
+    facts = BounceFacts(
+        config.me,
+        config.bouncefrom,
+        recipient,
+        group.sender,
+        [(stored.recipient, text) for stored, text in group.recipients],
+        group.header,
+        first.birth // 1_000_000,
+        now,
+        f"{now}.{first.message}.{os.getpid()}.{time.monotonic_ns()}.bounce",
+    )
+    return b"".join(compose_steps(facts)), b"F%s\0T%s\0\0" % (bouncer, recipient)
+
+
+class ReturnProcess:
+    """A queue-enqueue that runs; `group` is what its bounce is about. `pidfd` is None if the system gave none."""
+
+    __slots__ = ("group", "pid", "pidfd")
+
+    def __init__(self, home: Home, group: FailedGroup, mail: tuple[bytes, bytes]) -> None:
+        """Start it. Raises OSError."""
+        self.group = group
+        files: list[int] = []
+        try:
+            for data in mail:
+                files.append(os.memfd_create("mail"))
+                write_all(files[-1], data)
+                os.lseek(files[-1], 0, os.SEEK_SET)
+            words = command("queue-enqueue", home)
+            actions = [(os.POSIX_SPAWN_DUP2, handle, number) for number, handle in enumerate(files)]
+            self.pid = os.posix_spawn(words[0], words, os.environ, file_actions=actions)
+        finally:
+            for handle in files:
+                os.close(handle)
+        try:
+            self.pidfd: int | None = os.pidfd_open(self.pid)
+        except OSError:
+            self.pidfd = None
+
+    def prepare(self, poll: "select.poll") -> float:
+        """Register what shows its end; return the seconds to wait at most."""
+        if self.pidfd is None:
+            return POLL_EVERY
+        poll.register(self.pidfd, select.POLLIN)
+        return 3600.0
+
+    def ended(self, ready: dict[int, int]) -> int | None:
+        """Return its exit code, None while it runs."""
+        if self.pidfd is not None and self.pidfd not in ready:
+            return None
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if not pid:
+            return None
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+        return os.waitstatus_to_exitcode(status)

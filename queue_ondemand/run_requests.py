@@ -1,0 +1,144 @@
+"""The socket on which queue-smtpd and queuectl ask for the mail of a domain, and the limits on ETRN.
+
+Root and the owner of the queue may ask for everything, queue-smtpd's account for ETRN; a connection of another user is
+closed. ETRN for one domain has an effect once in etrninterval seconds, and a client has REQUESTS_MOST requests in that
+time. A connection that breaks the format, or says nothing for IDLE seconds, is closed.
+"""
+
+import os
+import select
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from queue_base.accounts import queue_owner, trusted_users
+from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
+from queue_base.daemon.unix_sockets import accept_with_uid, listen_at
+from queue_base.home import Home
+from queue_wire.admin.ondemand_socket import (
+    COMMANDS,
+    ETRN,
+    REQUEST_MOST,
+    SOCKET,
+    RunAnswer,
+    RunRequest,
+    pack_run_answer,
+    unpack_run_request,
+)
+from queue_wire.format_error import FormatError
+from queue_wire.pipes.framing import NetstringReader
+
+CONNECTIONS_MOST = 64
+IDLE = 300.0
+REQUESTS_MOST = 20
+REMEMBERED_MOST = 10_000
+
+
+class EtrnLimits:
+    """When ETRN was last heeded for each domain, and how often each client asked. The longest ago are forgotten."""
+
+    def __init__(self) -> None:
+        self._domains: OrderedDict[bytes, float] = OrderedDict()
+        self._clients: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
+
+    def allows_client(self, client: bytes, interval: float, now: float) -> bool:
+        """Count a request; return whether the client has not made too many."""
+        begun, count = self._clients.pop(client, (now, 0))
+        if now - begun >= interval:
+            begun, count = now, 0
+        self._clients[client] = begun, count + 1
+        if len(self._clients) > REMEMBERED_MOST:
+            self._clients.popitem(last=False)
+        return count < REQUESTS_MOST
+
+    def allows_domain(self, domain: bytes, interval: float, now: float) -> bool:
+        """Return whether a run may start now; if so, the next one may start after the interval."""
+        last = self._domains.get(domain)
+        if last is not None and now - last < interval:
+            return False
+        self._domains.pop(domain, None)
+        self._domains[domain] = now
+        if len(self._domains) > REMEMBERED_MOST:
+            self._domains.popitem(last=False)
+        return True
+
+
+class _RunConnection:
+    """A connection. `commands`: what its user may ask."""
+
+    def __init__(self, connection: socket.socket, commands: Sequence[bytes]) -> None:
+        self.connection = connection
+        self.commands = commands
+        self.reader = NetstringReader(REQUEST_MOST)
+        self.out = OutPipe(connection.fileno())
+        self.until = time.monotonic() + IDLE
+
+
+class RunRequests:
+    """A part of the loop that listens from the start on. Raises OSError or Temporary if it cannot."""
+
+    def __init__(self, home: Home, answer: Callable[[RunRequest], RunAnswer]) -> None:
+        """`answer` is called with each request."""
+        self._answer = answer
+        self._askers: dict[int, _RunConnection] = {}
+        owner = queue_owner(home)
+        self._trusted = trusted_users(owner) | {os.geteuid()}
+        self._masters = frozenset((0, owner.uid, os.geteuid()))
+        self._listener = listen_at(f"{home.queue}/{SOCKET}", 64)
+
+    def prepare(self, poll: "select.poll", now: float) -> float:
+        """Register the sockets; return the seconds to wait at most. `now` is monotonic."""
+        if len(self._askers) < CONNECTIONS_MOST:
+            poll.register(self._listener, select.POLLIN)
+        wait = 3600.0
+        for descriptor, asker in self._askers.items():
+            poll.register(descriptor, select.POLLOUT if asker.out.unwritten else select.POLLIN)
+            wait = min(wait, asker.until - now)
+        return max(0.0, wait)
+
+    def run(self, ready: dict[int, int], now: float) -> None:
+        """Accept connections, and answer requests."""
+        if self._listener.fileno() in ready:
+            self._accept()
+        for descriptor, asker in list(self._askers.items()):
+            try:
+                if descriptor in ready:
+                    self._serve(asker, now)
+            except (PeerLost, FormatError):
+                self._close(descriptor)
+                continue
+            if now >= asker.until:
+                self._close(descriptor)
+
+    def close(self) -> None:
+        """Close all."""
+        self._listener.close()
+        for descriptor in list(self._askers):
+            self._close(descriptor)
+
+    def _accept(self) -> None:
+        try:
+            connection, uid = accept_with_uid(self._listener)
+        except OSError:
+            return
+        if uid in self._trusted:
+            commands = COMMANDS if uid in self._masters else (ETRN,)
+            self._askers[connection.fileno()] = _RunConnection(connection, commands)
+        else:
+            connection.close()
+
+    def _serve(self, asker: _RunConnection, now: float) -> None:
+        """Answer what a connection asks. While it does not read its answers, nothing more is read of it."""
+        if not asker.out.unwritten:
+            asker.reader.feed(read_available(asker.connection.fileno(), REQUEST_MOST) or b"")
+            asker.until = now + IDLE
+            while (payload := asker.reader.next()) is not None:
+                request = unpack_run_request(payload)
+                if request.command not in asker.commands:
+                    raise FormatError("on-demand request: not for this user")
+                asker.out.put(pack_run_answer(self._answer(request)))
+        asker.out.flush()
+
+    def _close(self, descriptor: int) -> None:
+        self._askers.pop(descriptor).connection.close()

@@ -1,0 +1,81 @@
+"""The socket intake/ondemand: requests to queue-ondemand for the mail of a domain, and its answers. Pure.
+
+    request    netstring: command NUL name NUL client        from queue-smtpd and queuectl
+    answer     netstring: word NUL text
+
+    etrn       a client's ETRN; `client` is its address. It is limited by etrninterval.
+    flush      the administrator's; `client` is empty
+    delete     remove stored mail; `client` is the long id of one message, or empty for all. From root and the owner
+    bounce     return it to its sender; likewise
+
+The name is a domain, `@` and a domain for that and all domains below it, or `#` and a domain, which is the same as the
+domain. Any number of requests on a connection, one after the other. The answers are those of RFC 1985 section 5:
+
+    started    a delivery has begun, or waits for its turn                  250
+    empty      nothing is stored                                            251
+    running    a delivery was under way already                             252
+    later      it was asked for a short while ago, or too often             458
+    unknown    the domain is not an on-demand domain                        459
+
+The socket is in the directory of queue-intake's, where every user may go. Who may ask is up to queue-ondemand.
+"""
+
+from typing import NamedTuple
+
+from queue_wire.format_error import FormatError, quoted
+from queue_wire.pipes.framing import pack_netstring
+
+SOCKET = "intake/ondemand"
+REQUEST_MOST = 2048
+ETRN = b"etrn"
+FLUSH = b"flush"
+DELETE = b"delete"
+BOUNCE = b"bounce"
+COMMANDS = (ETRN, FLUSH, DELETE, BOUNCE)
+STARTED = b"started"
+EMPTY = b"empty"
+RUNNING = b"running"
+LATER = b"later"
+UNKNOWN = b"unknown"
+WORDS = (STARTED, EMPTY, RUNNING, LATER, UNKNOWN)
+
+
+class RunRequest(NamedTuple):
+    """A request for the mail of a domain."""
+
+    command: bytes
+    name: bytes
+    client: bytes = b""
+
+
+class RunAnswer(NamedTuple):
+    """One of WORDS, and a text for people, which may be empty."""
+
+    word: bytes
+    text: bytes = b""
+
+
+def pack_run_request(request: RunRequest) -> bytes:
+    """Return the request as a netstring."""
+    return pack_netstring(b"\0".join(request))
+
+
+def unpack_run_request(payload: bytes) -> RunRequest:
+    """Return the request in one netstring's payload. Raises FormatError."""
+    fields = payload.split(b"\0")
+    if len(fields) != 3 or fields[0] not in COMMANDS:
+        raise FormatError(f"on-demand request: not command, name, client: {quoted(payload)}")
+    return RunRequest(*fields)
+
+
+def pack_run_answer(answer: RunAnswer) -> bytes:
+    """Return the answer as a netstring."""
+    return pack_netstring(answer.word + b"\0" + answer.text.replace(b"\0", b"_"))
+
+
+def unpack_run_answer(payload: bytes) -> RunAnswer:
+    """Return the answer in one netstring's payload. Raises FormatError."""
+    word, nul, text = payload.partition(b"\0")
+    if not nul or word not in WORDS:
+        raise FormatError(f"on-demand answer: not word, text: {quoted(payload)}")
+    return RunAnswer(word, text)

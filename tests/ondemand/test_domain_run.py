@@ -1,0 +1,79 @@
+"""What a run tries next: groups in order, clusters one after the other, and what each purpose takes."""
+
+from queue_ondemand.domain_run import GROUP_MOST, DomainRun, Purpose
+from queue_wire.files.cluster import ClusterRecord, StoredRecipient
+
+
+def record(offset: int, message: int, recipient: bytes = b"r", birth: int = 100, sender: bytes = b"s") -> ClusterRecord:
+    return ClusterRecord(offset, False, StoredRecipient(message, birth, 10, sender, recipient))
+
+
+def run(purpose: Purpose = Purpose.DELIVERY, chosen: str = "", expired_before: int = 50) -> DomainRun:
+    return DomainRun(b"example.net", b"etrn", [3, 5], expired_before, purpose, chosen)
+
+
+def groups(found: DomainRun) -> list[list[int]]:
+    result = []
+    while group := found.next_group():
+        result.append([each.offset for each in group])
+    return result
+
+
+def test_recipients_of_one_message_that_follow_each_other_are_one_group() -> None:
+    found = run()
+    assert found.next_cluster() == 3
+    others = [record(5, 7, birth=101), record(6, 7, sender=b"t")]
+    found.load([record(1, 7), record(2, 7), record(3, 8), record(4, 7), *others])
+
+    assert groups(found) == [[1, 2], [3], [4], [5], [6]]
+    assert found.next_cluster() == 5
+    assert found.next_cluster() is None
+
+
+def test_a_group_has_a_limit() -> None:
+    found = run()
+    found.load([record(offset, 7) for offset in range(GROUP_MOST + 2)])
+
+    assert [len(group) for group in groups(found)] == [GROUP_MOST, 2]
+
+
+def test_a_run_that_stops_takes_nothing_more_and_knows_the_oldest_that_stays() -> None:
+    found = run()
+    found.next_cluster()
+    found.load([record(1, 7), record(2, 8, birth=60), record(3, 9, birth=70)])
+    found.keep(found.next_group())
+
+    found.stop()
+
+    assert found.next_group() == [] and found.next_cluster() is None
+    assert (found.deferred, found.oldest) == (1, 60)
+
+
+def test_a_run_for_expiry_takes_what_has_expired_and_ends_at_a_cluster_without() -> None:
+    found = run(Purpose.EXPIRY)
+    found.next_cluster()
+    found.load([record(1, 7, birth=49), record(2, 8, birth=50), record(3, 9, birth=10)])
+    assert groups(found) == [[1], [3]]
+    assert found.next_cluster() == 5
+    found.load([record(1, 7, birth=90)])
+
+    assert groups(found) == [] and found.next_cluster() is None
+    assert found.oldest == 50
+
+
+def test_an_order_takes_one_message_or_all() -> None:
+    records = [record(1, 7), record(2, 8), record(3, 7)]
+    for purpose in (Purpose.DELETION, Purpose.RETURN):
+        one, everything = run(purpose, chosen=records[0].stored.long_id), run(purpose)
+        one.load(records)
+        everything.load(records)
+        assert groups(one) == [[1, 3]]
+        assert groups(everything) == [[1], [2], [3]]
+
+
+def test_a_cluster_in_which_all_is_done_is_to_be_settled() -> None:
+    found = run()
+    found.load([])
+    assert found.touched
+    found.load([record(1, 7)])
+    assert not found.touched

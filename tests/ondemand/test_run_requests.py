@@ -1,0 +1,75 @@
+"""The limits on ETRN, and the formats of requests and answers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_ondemand import run_requests
+from queue_ondemand.run_requests import REQUESTS_MOST, EtrnLimits
+from queue_wire.admin.ondemand_socket import (
+    COMMANDS,
+    WORDS,
+    RunAnswer,
+    RunRequest,
+    pack_run_answer,
+    pack_run_request,
+    unpack_run_answer,
+    unpack_run_request,
+)
+from queue_wire.format_error import FormatError
+from queue_wire.pipes.framing import NetstringReader
+
+fields = st.binary(max_size=50).filter(lambda data: b"\0" not in data)
+
+
+def test_a_domain_is_delivered_once_in_the_interval() -> None:
+    limits = EtrnLimits()
+    assert limits.allows_domain(b"a", 60, 0.0)
+    assert not limits.allows_domain(b"a", 60, 59.9)
+    assert limits.allows_domain(b"b", 60, 59.9)
+    assert limits.allows_domain(b"a", 60, 60.0)
+    assert not limits.allows_domain(b"a", 60, 119.9)
+
+
+def test_a_client_has_so_many_requests_in_the_interval() -> None:
+    limits = EtrnLimits()
+    allowed = [limits.allows_client(b"192.0.2.1", 60, float(second)) for second in range(REQUESTS_MOST + 5)]
+    assert allowed == [True] * REQUESTS_MOST + [False] * 5
+    assert limits.allows_client(b"192.0.2.2", 60, 25.0)
+    assert limits.allows_client(b"192.0.2.1", 60, 60.0)
+
+
+def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_requests, "REMEMBERED_MOST", 2)
+    limits = EtrnLimits()
+    for name in (b"a", b"b", b"c"):
+        assert limits.allows_domain(name, 60, 0.0)
+        assert limits.allows_client(name, 60, 0.0)
+    assert limits.allows_domain(b"a", 60, 1.0), "the one that was asked for longest ago is forgotten"
+    assert not limits.allows_domain(b"c", 60, 1.0)
+
+
+@given(st.sampled_from(COMMANDS), fields, fields)
+def test_a_request_comes_back_as_it_was_packed(command: bytes, name: bytes, client: bytes) -> None:
+    reader = NetstringReader()
+    reader.feed(pack_run_request(RunRequest(command, name, client)))
+    payload = reader.next()
+    assert payload is not None and unpack_run_request(payload) == RunRequest(command, name, client)
+
+
+@given(st.sampled_from(WORDS), fields)
+def test_an_answer_comes_back_as_it_was_packed(word: bytes, text: bytes) -> None:
+    reader = NetstringReader()
+    reader.feed(pack_run_answer(RunAnswer(word, text)))
+    payload = reader.next()
+    assert payload is not None and unpack_run_answer(payload) == RunAnswer(word, text)
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_refused_or_read(data: bytes) -> None:
+    for payload in (data, b"etrn\0" + data, b"started\0" + data):
+        for unpack in (unpack_run_request, unpack_run_answer):
+            try:
+                unpack(payload)
+            except FormatError:
+                continue

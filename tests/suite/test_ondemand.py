@@ -1,0 +1,143 @@
+"""The suite with on-demand domains: mail that cannot be delivered is stored, and delivered when it is asked for."""
+
+import os
+import signal
+
+import pytest
+
+from queue_wire.admin.ondemand_socket import EMPTY, ETRN, LATER, STARTED, UNKNOWN
+from support.local.good_mail import GoodMail
+from support.processes.ondemand_client import ask
+from support.processes.suite import Suite, enqueue, wait_until
+from support.queues.letters import letter_text, token_of
+from support.servers.ports import free_port
+from support.servers.smtp.sink import Sink
+
+STORED = r"^delivery \d+: success: stored_for_customer\.example"
+DONE = r"^ondemand customer\.example done "
+
+
+@pytest.fixture(name="port")
+def fixture_port() -> int:
+    """Return the port of the domain's host, which is down."""
+    return free_port()
+
+
+@pytest.fixture(name="customer")
+def fixture_customer(mail: GoodMail, port: int) -> GoodMail:
+    """Give a site with an on-demand domain, whose host is down."""
+    mail.control("ondemand", "customer.example:etrn probe never\n")
+    mail.control("smtproutes", f"customer.example:127.0.0.1:{port}\n:127.0.0.1:{mail.sink.port}\n")
+    return mail
+
+
+def send(mail: GoodMail, token: str, *recipients: bytes, sender: bytes = b"joe@me.example.org") -> None:
+    done = enqueue(mail.home, sender, list(recipients or [b"ann@customer.example"]), letter_text(token))
+    assert done.returncode == 0, done.stderr
+
+
+def stored(mail: GoodMail) -> list[str]:
+    return os.listdir(f"{mail.home.queue}/ondemand")
+
+
+def tokens(sink: Sink) -> list[str]:
+    return [token_of(taken.content) for taken in list(sink.taken)]
+
+
+def test_mail_for_a_host_that_is_down_is_stored_and_delivered_when_asked_for(customer: GoodMail, port: int) -> None:
+    with Suite(customer.home) as suite:
+        for number in range(5):
+            send(customer, f"m{number}", b"ann@customer.example", b"bob@Customer.Example", b"eve@remote.example")
+            suite.wait_for(r"^end msg ", times=number + 1)
+        assert suite.count(STORED) == 10
+        assert suite.count(r"^ondemand customer\.example stored \d+-\w+: bytes \d+ from <joe@me\.example\.org>") == 10
+        assert stored(customer) == ["customer.example"]
+        assert len(customer.sink.taken) == 5, "other recipients go on as usual"
+
+        with Sink(port) as sink:
+            assert ask(customer.home, b"customer.example").word == STARTED
+            suite.wait_for(r"^ondemand customer\.example ended: delivered 10 failed 0 deferred 0")
+        assert tokens(sink) == [f"m{number}" for number in range(5)]
+        assert [len(taken.recipients) for taken in sink.taken] == [2] * 5
+        assert suite.count(DONE) == 10
+        wait_until(lambda: not stored(customer), why="an empty store")
+        assert ask(customer.home, b"customer.example").word == EMPTY
+        assert ask(customer.home, b"other.example").word == UNKNOWN
+
+
+def test_what_is_stored_is_delivered_by_the_next_suite_after_a_kill(customer: GoodMail, port: int) -> None:
+    with Suite(customer.home) as suite:
+        send(customer, "before")
+        suite.wait_for(STORED)
+        wait_until(customer.site.is_empty, why="the end of the message")
+        suite.kill()
+    os.unlink(f"{customer.home.control}/ondemand")
+    with Sink(port) as sink:
+        with Suite(customer.home) as suite:
+            assert ask(customer.home, b"customer.example").word == STARTED
+            suite.wait_for(DONE)
+        assert tokens(sink) == ["before"]
+    assert not stored(customer)
+
+
+def test_what_fails_for_good_is_returned_and_what_is_deferred_stays(customer: GoodMail, port: int) -> None:
+    with Suite(customer.home) as suite:
+        send(customer, "three", b"refused@customer.example", b"never@customer.example", b"ann@customer.example")
+        suite.wait_for(STORED, times=3)
+        with Sink(port):
+            ask(customer.home, b"customer.example")
+            suite.wait_for(r"^ondemand customer\.example ended: delivered 1 failed 1 deferred 1")
+
+        suite.wait_for(r"^ondemand customer\.example bounced \d+-\w+: qp \d+")
+        wait_until(lambda: len(customer.site.delivered()) == 1, why="the bounce")
+        [bounce] = customer.site.delivered()
+        assert b"<refused@customer.example>:" in bounce and b"Action: failed" in bounce
+        assert b"never@customer.example" not in bounce.partition(b"text/rfc822-headers")[0]
+        assert stored(customer) == ["customer.example"]
+        assert suite.count(r"^ondemand customer\.example stays \d+-\w+: to never@customer\.example deferral: ") == 1
+
+
+def test_a_probe_finds_the_host_and_the_mail_is_delivered_by_itself(customer: GoodMail, port: int) -> None:
+    customer.control("ondemand", "customer.example:etrn probe 1s\n")
+    with Suite(customer.home) as suite:
+        send(customer, "probed")
+        suite.wait_for(STORED)
+        with Sink(port) as sink:
+            suite.wait_for(r"^ondemand customer\.example started: probe")
+            suite.wait_for(r"^ondemand customer\.example ended: delivered 1 failed 0 deferred 0")
+            assert tokens(sink) == ["probed"]
+
+
+def test_while_the_host_is_down_no_further_attempt_is_made_for_new_mail(customer: GoodMail) -> None:
+    with Suite(customer.home) as suite:
+        send(customer, "first")
+        suite.wait_for(STORED)
+        send(customer, "second")
+        suite.wait_for(STORED, times=2)
+
+        assert suite.count(r"stored_for_customer\.example/The_host_could_not_be_reached_a_short_while_ago") == 1
+
+
+def test_mail_that_is_too_old_is_returned_without_an_attempt(customer: GoodMail) -> None:
+    with Suite(customer.home) as suite:
+        send(customer, "old")
+        suite.wait_for(STORED)
+        suite.wait_for(r"^end msg ")
+        suite.signal(signal.SIGTERM)
+        suite.process.wait(60)
+    customer.control("ondemand", "customer.example:etrn probe 1s expire 1s\n")
+    with Suite(customer.home) as suite:
+        suite.wait_for(r"^ondemand customer\.example done \d+-\w+: to ann@customer\.example failure: It_was_stored_for")
+        wait_until(lambda: len(customer.site.delivered()) == 1, why="the bounce")
+        wait_until(lambda: not stored(customer), why="an empty store")
+
+
+def test_etrn_has_an_effect_once_in_its_interval(customer: GoodMail) -> None:
+    with Suite(customer.home) as suite:
+        send(customer, "one")
+        suite.wait_for(STORED)
+
+        assert ask(customer.home, b"#customer.example", ETRN, b"192.0.2.1").word == STARTED
+        suite.wait_for(r"^ondemand customer\.example ended: delivered 0 failed 0 deferred 1")
+        assert ask(customer.home, b"@example", ETRN, b"192.0.2.1").word == LATER
+        assert ask(customer.home, b"customer.example").word == STARTED, "the administrator's has no limit"
