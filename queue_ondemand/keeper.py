@@ -57,8 +57,10 @@ from queue_wire.pipes.report import (
 )
 
 RUNS_MOST = 50
-# Messages that are stored with one commit. Each may have a domain of its own, for which four files are open.
-GROUP_MOST = 100
+# Messages that are stored with one commit, as far as descriptors allow: each may have a domain of its own, for which
+# DESCRIPTORS files and directories are open.
+GROUP_MOST = 400
+DESCRIPTORS = 5
 EXPIRY_EVERY = 3600.0  # Seconds between two searches of a domain for expired mail, at least.
 # At the start the domains are looked through within this time, not at once.
 EXPIRY_SPREAD = 600.0
@@ -116,6 +118,7 @@ class Keeper:
         self._sent: dict[int, tuple[DomainRun, list[ClusterRecord]]] = {}
         self._probes: dict[int, bytes] = {}
         self._storing: deque[_Storing] = deque()
+        self._group_most = max(1, min(GROUP_MOST, os.sysconf("SC_OPEN_MAX") // DESCRIPTORS))
         self._is_storing = False
         self._runs: dict[bytes, DomainRun] = {}
         self._waiting: deque[DomainRun] = deque()
@@ -183,7 +186,7 @@ class Keeper:
         if self._is_storing or not self._storing:
             return
         self._is_storing = True
-        group = [self._storing.popleft() for _ in range(min(GROUP_MOST, len(self._storing)))]
+        group = [self._storing.popleft() for _ in range(min(self._group_most, len(self._storing)))]
         self._disk.submit(partial(self._store_group, group), partial(self._end_storing, group))
 
     def _store_group(self, group: list[_Storing]) -> None:

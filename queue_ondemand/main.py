@@ -9,6 +9,7 @@ once more.
 
 import gc
 import os
+import resource
 import select
 import signal
 import time
@@ -144,6 +145,12 @@ class OnDemandDaemon:
         self._keeper.take_job(job, now)
 
 
+def raise_limit() -> None:
+    """Raise the limit of open files to the hard limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def check_descriptors() -> None:
     """Check that queue-start opened the pipes, and close them on exec. Raises Usage."""
     for descriptor in (processes.KEEPER_JOBS, processes.KEEPER_REPORTS):
@@ -175,6 +182,7 @@ def main(argv: list[str]) -> int:
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         keep_children()
         os.umask(0o027)
+        raise_limit()
         return serve(home)
     except Failure as error:
         complain(PROGRAM, f"fatal: {error}")
