@@ -51,7 +51,7 @@ TOP = "ondemand"
 
 
 class StoreRequest(NamedTuple):
-    """A message to be stored for a domain. `path` is that of its file, relative to queue/.
+    """A message to be stored for a domain, and its recipients. `path` is that of its file, relative to queue/.
 
     `most` is the limit on the bytes of the domain's messages, 0 for none.
     """

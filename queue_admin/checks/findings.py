@@ -32,6 +32,10 @@ MEANINGS: dict[str, tuple[str, str]] = {
     "file-system": ("locks, syncs and inode numbers may fail on it", "leaves it; move the queue to a local disk"),
     "lock": ("the programs cannot lock the queue or wake queue-todo", "makes it anew"),
     "marks": ("queue-send cannot use it", "removes it; queue-send makes a new one"),
+    "stored": (
+        "of mail for an on-demand domain something is lost, as by a damaged disk, or a power cut has torn an append",
+        "leaves it; queuectl stored --delete removes records",
+    ),
     "pid": ("an injector died", "leaves it; queue-clean removes it"),
     "stamp": ("the queue was copied or restored", "gives it a new stamp"),
     "copy": ("queuectl copy made it; it does not start", "leaves it; repair --take-over lets it run"),

@@ -10,6 +10,7 @@ from queue_admin.checks.findings import OLD, FileFacts, Finding, directory_mode,
 from queue_admin.checks.message_paths import look_at
 from queue_admin.checks.queue_stamp import NAME as STAMP
 from queue_admin.checks.queue_stamp import REPAIR, is_under_repair, read_stamp
+from queue_admin.checks.stored_records import check_stored
 from queue_admin.home.create import DEFAULT_SPLIT, SPLIT_MOST
 from queue_admin.home.modes import (
     BUCKETED,
@@ -133,6 +134,7 @@ def check_structure(layout: Layout, owner: tuple[int, int], now: float) -> Itera
     yield from _check_special(queue, "lock/sendmutex", stat.S_ISREG, SENDMUTEX_MODE, owner)
     yield from _check_special(queue, "lock/trigger", stat.S_ISFIFO, TRIGGER_MODE, owner)
     yield from _check_marks(queue, owner)
+    yield from check_stored(queue)
     yield from _check_names(queue, now)
 
 

@@ -38,6 +38,11 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
     ),
     "inject-startup": ("--runs 2 --dir HERE", r"sendmail[a-z, ]* +[\d.]+ ms +ratio +[\d.]+, goal 1.4 or less", []),
     "million": ("--messages 50 --idle 0.1 --dir HERE", r"idle, it takes [\d.]+ % of a CPU \(goal 0\)", []),
+    "ondemand": (
+        "--records 200 --domains 3 --seconds 1 --dir HERE",
+        r"run: [\d.]+ s, delivered [1-9]\d* failed 0 deferred 0",
+        [],
+    ),
     "remote": ("--messages 20 --runs 1 --dir HERE", r"best \d+ deliveries/s, goal 5000", ["smtp-sink"]),
     "remote-turns": ("--size 100000 --dir HERE", r"goal 20 ms, missed by \d+", []),
     "repair": (
@@ -74,7 +79,8 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
     ),
 }
 # They take long. tests/bench/test_counting.py runs `counts` in every run.
-LONG = ("admin", "counts", "fair", "inject", "inject-startup", "million", "remote-turns", "run")
+LONG = ("admin", "counts", "fair", "inject", "inject-startup", "million", "ondemand", "remote-turns",
+        "run")  # fmt: skip
 CPU = ("--messages 20 --tries 1 --cpu 1,2 --dir HERE", r" +2( +\d+){10}", ["smtp-sink"])
 BACKLOG = (
     "--sizes , --backlog 100 --no-reports --dir HERE",
@@ -89,6 +95,7 @@ WRONG = {
     "inject": ["--loop -1", "--slow 0", "--together ,", "--disk /nowhere"],
     "inject-startup": ["--runs 0", "200"],
     "million": ["--messages many", "--idle nan", "--dir /nowhere"],
+    "ondemand": ["--records 0", "--group x", "--dir /nowhere"],
     "remote": ["--messages 0", "--connections 0", "--size 1.5"],
     "remote-turns": ["--size 0", "--dir /nowhere"],
     "repair": ["--messages 0", "--dir /nowhere"],

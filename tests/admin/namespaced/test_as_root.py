@@ -11,6 +11,8 @@ import pytest
 
 from queue_base.home import Home
 from support.processes.suite import Suite, program, wait_until
+from support.servers.ports import free_port
+from support.servers.smtp.sink import Sink
 from support.tools import need
 
 NOBODY = 65534
@@ -131,6 +133,28 @@ def test_the_remote_account_reads_mess_and_nothing_else(home: Home) -> None:
         lists = {kind.name for kind in Path(home.queue).iterdir() if readable_by("queuer", str(kind))}
         assert "maildrop" not in lists and not lists & {"info", "local", "remote", "todo", "intd", "bounce", "lock"}
         assert not readable_by("nobody", home.queue + "/maildrop")
+
+
+def test_stored_mail_is_kept_by_the_queue_s_account_and_read_by_the_remote_account(home: Home) -> None:
+    port = free_port()
+    Path(home.control, "ondemand").write_text("far.example:etrn probe never\n")
+    Path(home.control, "smtproutes").write_text(f":127.0.0.1:{port}\n")
+    uids = {name: str(pwd.getpwnam(name).pw_uid) for name in ("queue", "queuer")}
+    with Suite(home) as suite:
+        assert status(suite.daemon("queue-ondemand"))["Uid"] == [uids["queue"]] * 4
+        for pid in suite.daemons("queue-remote", 2):
+            assert status(pid)["Uid"] == [uids["queuer"]] * 4
+        inject_as(0, home, "someone@far.example")
+        suite.wait_for(r"success: stored_for_far\.example")
+        files = [path for path in Path(home.queue, "ondemand").rglob("*") if path.is_file()]
+        assert {path.parent.name for path in files if readable_by("queuer", str(path))} == {"mess"}
+        assert not [path for path in files if readable_by("nobody", str(path))]
+        with Sink(port) as sink:
+            words = [*program("queuectl"), "--home", home.path, "flush", "--domain", "far.example"]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            suite.wait_for(r"^ondemand far\.example ended: delivered 1 ")
+            assert len(sink.taken) == 1
 
 
 def test_code_that_an_account_may_not_read_is_named(home: Home, place: Path) -> None:
