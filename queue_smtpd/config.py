@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from queue_base.cdb import Cdb
 from queue_base.control import read_me, read_number, read_parsed, read_rules, read_set, read_size
-from queue_base.home import Home
+from queue_base.errors import Temporary
+from queue_base.home import Home, enqueue_program
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server import ServerSettings
 from queue_smtpd.auth.authenticator import AuthOffer
@@ -89,6 +90,7 @@ def read_config(home: Home) -> SmtpdConfig:
     filters = FilterSetup(
         tuple(read_parsed(home, "milters", unpack_milters) or ()),
         read_parsed(home, "headerfaults", unpack_header_faults) or ACCEPT,
+        _named_program(),
     )
     return SmtpdConfig(
         me,
@@ -104,6 +106,14 @@ def read_config(home: Home) -> SmtpdConfig:
         read_parsed(home, "proxyclients", unpack_networks) or (),
         read_parsed(home, "xclients", unpack_networks) or (),
     )
+
+
+def _named_program() -> str:
+    """Return the program that the environment names in the place of queue-enqueue, or "". Raises Temporary."""
+    variable, program = enqueue_program() or ("", "")
+    if program and not os.path.isabs(program):
+        raise Temporary(f"unable to run {variable}={program}: it is not an absolute path; no mail is taken")
+    return program
 
 
 def read_listeners(home: Home) -> list[Listener]:

@@ -6,6 +6,7 @@ message as those before it have changed it. None of the methods raises, whatever
 refuses for now, or is left out for the rest of the session (`default=accept`).
 """
 
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import NamedTuple
@@ -98,6 +99,33 @@ class SessionFilter:
         self._received = b""
         self._spool: MessageSpool | None = None
         self._message: EditedMessage | None = None
+
+    @property
+    def program(self) -> str:
+        """The program that queues messages, empty for none."""
+        return self._setup.program
+
+    def environment(self, relays: bool) -> dict[bytes, bytes]:
+        """Return what a program is told of the client, as by tcpserver; `relays`: it may send mail to everybody.
+
+        Empty: the variable is not to be there.
+        """
+        client, place = self._client, self._place
+        return {
+            b"PROTO": b"TCP",
+            b"TCPREMOTEIP": client.address.encode(),
+            b"TCPREMOTEPORT": b"%d" % place.client_port,
+            b"TCPREMOTEHOST": client.name,
+            b"TCPREMOTEINFO": client.user,
+            b"TCPLOCALIP": client.server.encode(),
+            b"TCPLOCALPORT": b"%d" % place.server_port,
+            b"SMTPAUTHUSER": client.user,
+            b"RELAYCLIENT": b"1" if relays else b"",
+        }
+
+    def note_program(self, what: bytes) -> None:
+        """Log what a program has said, or what went wrong with it."""
+        self._note(os.fsencode(self._setup.program), what)
 
     # The envelope.
 

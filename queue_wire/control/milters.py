@@ -43,15 +43,19 @@ class MilterLine(NamedTuple):
 
 
 class FilterSetup(NamedTuple):
-    """The filters of a listener: its milters, and which of FATES a message has whose header breaks RFC 5322."""
+    """The filters of a listener: its milters, and which of FATES a message has whose header breaks RFC 5322.
+
+    `program` is the path of one that queues the message in the place of queue-intake, empty for none.
+    """
 
     milters: tuple[MilterLine, ...] = ()
     headerfaults: bytes = ACCEPT
+    program: str = ""
 
     @property
     def any(self) -> bool:
         """Whether there is something to filter."""
-        return bool(self.milters) or self.headerfaults != ACCEPT
+        return bool(self.milters) or self.headerfaults != ACCEPT or bool(self.program)
 
     def of(self, role: Role) -> "FilterSetup":
         """Return the filters that listeners of a role have."""
