@@ -20,7 +20,6 @@ from queue_wire.pipes.qmtp import TEMPORARY as LATER
 from support.inject.injectors import only, queued, shared_home
 from support.intake.intake_daemon import IntakeDaemon
 from support.processes.forked import BIN
-from support.processes.suite import wait_until
 from support.smtpd.smtpd_daemon import SmtpdDaemon
 
 ANN, BOB, JOE = "ann@example.net", "bob@example.org", "joe@example.org"
@@ -124,15 +123,37 @@ def test_it_reads_all_of_a_large_message_and_of_many_recipients(home: Home, tmp_
     assert f"QUEUE_HOME={home.path}" in variables and not any(each.startswith("SMTPAUTHUSER") for each in variables)
 
 
-def test_a_program_that_takes_too_long_is_killed_with_what_it_has_started(home: Home, tmp_path: Path) -> None:
+def test_a_program_that_takes_too_long_is_trouble_that_may_pass(home: Home, tmp_path: Path) -> None:
+    [(answer, why)] = run(home, tmp_path, "sleep 1000", seconds=0.0)
+    assert answer.letter == LATER and why == b"failed: it took too long and was killed"
+
+
+def test_a_program_that_is_given_up_is_killed_with_what_it_has_started(home: Home, tmp_path: Path) -> None:
     # The pipe has an end when nobody holds it any more.
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    [(answer, why)] = run(home, tmp_path, 'exec 3>"$OUT/pipe"; echo begun >&3; sleep 1000 & sleep 1000', seconds=1.0)
-    assert answer.letter == LATER and why == b"failed: it took too long and was killed"
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\nexec 3>"$OUT/pipe"; echo begun >&3; sleep 1000 & sleep 1000\n')
+    program.chmod(0o755)
+
+    async def play() -> None:
+        programs = EnqueuePrograms(home, LogWriter(2))
+        message = GivenMessage(iter([MESSAGE]), b"a@b", [b"c@d"])
+        work = asyncio.create_task(programs.run(str(program), {b"OUT": os.fsencode(tmp_path)}, message))
+        begun = asyncio.Event()
+        asyncio.get_running_loop().add_reader(reader, begun.set)
+        async with asyncio.timeout(60):
+            await begun.wait()
+        work.cancel()
+        await asyncio.wait([work])
+        assert work.cancelled()
+
+    asyncio.run(play())
     assert os.read(reader, 100) == b"begun\n"
-    wait_until(lambda: not os.read(reader, 100), 60, "all its processes to end")
+    # Now a read waits until there is nobody who could write.
+    os.set_blocking(reader, True)
+    assert not os.read(reader, 100)
     os.close(reader)
 
 
