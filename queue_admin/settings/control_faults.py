@@ -181,19 +181,18 @@ def _unusable_program(home: Home) -> Iterator[ControlFault]:
 def _first_denied(path: str, runs: Owner) -> str:
     """Return the first directory to a program, or the program, that an account may not execute; else nothing.
 
-    Raises OSError.
+    Another account than this one has no groups but its own. Raises OSError.
     """
     real = os.path.realpath(path)
     parents = [real[:at] or "/" for at in range(len(real)) if real[at] == "/"]
     for each in (*parents, real):
-        found = os.stat(each)
-        if runs.uid == 0:
-            bit = 0o111 if each == real else 0o40000
-        elif found.st_uid == runs.uid:
-            bit = 0o100
+        if runs.uid == os.geteuid():
+            allowed = os.access(each, os.X_OK)
         else:
-            bit = 0o010 if found.st_gid == runs.gid else 0o001
-        if not found.st_mode & bit:
+            found = os.stat(each)
+            bit = 0o100 if found.st_uid == runs.uid else 0o010 if found.st_gid == runs.gid else 0o001
+            allowed = bool(found.st_mode & bit)
+        if not allowed:
             return path if each == real else each
     return ""
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_admin.commands.state.smtpd import _summary
 from queue_admin.main import main
 from queue_admin.metrics.smtpd_client import SmtpdReading, ask_processes
 from queue_base.daemon.unix_sockets import find_abstract, listen_abstract, status_prefix
@@ -198,6 +199,12 @@ def test_counters_are_what_the_lines_of_the_log_say() -> None:
         "recipients": 2, "end-QUIT": 1, "end-connection lost": 1, "end-refused": 1, "discarded": 1,
         "refused-early talker-5": 1, "filter-refuses": 1, "filter-discards": 1, "filter-holds": 1, "filter-failed": 2,
     }  # fmt: skip
+
+
+def test_what_filters_have_said_is_shown_if_they_have_said_something() -> None:
+    silent, asked = PROCESS._replace(counters={}), PROCESS._replace(counters={"filter-holds": 1, "filter-failed": 2})
+    assert not any(line.startswith("filters") for line in _summary([silent]))
+    assert "filters: holds 2, failed 4" in _summary([asked, asked])
 
 
 def test_a_status_comes_back_as_it_was_packed() -> None:

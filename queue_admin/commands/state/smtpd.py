@@ -125,6 +125,9 @@ def _summary(processes: list[ProcessStatus]) -> Iterator[str]:
     refused = {verb: counts[f"refused-{verb}-4"] + counts[f"refused-{verb}-5"] for verb in VERBS}
     by_verb = ", ".join(f"{verb} {number}" for verb, number in refused.items() if number)
     yield f"refused: {sum(refused.values())}" + (f": {by_verb}" if by_verb else "")
+    said = {verdict: counts[f"filter-{verdict}"] for verdict in VERDICTS}
+    if any(said.values()):
+        yield "filters: " + ", ".join(f"{verdict} {number}" for verdict, number in said.items() if number)
     yield f"tls: {counts['tls']} ok, {counts['tls-failed']} failed"
     yield f"auth: {counts['auth']} ok, {counts['auth-failed']} failed"
 

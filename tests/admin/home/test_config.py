@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from queue_admin.main import main
+from queue_admin.settings.control_faults import _first_denied
+from queue_base.accounts import Owner
 from queue_base.home import Home
 from queue_wire.control.registry import FILES
 from support.processes.forked import run_program
@@ -179,6 +181,18 @@ def test_check_looks_at_the_program_that_knows_the_passwords(home: Home, tmp_pat
     assert queuectl(home, "config", "check", code=1)[0] == why
     program.chmod(0o755)
     assert queuectl(home, "config", "check") == ("", "")
+
+
+def test_what_keeps_another_account_from_a_program_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    program = tmp_path / "check"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    other = Owner(os.getuid() + 12345, os.getgid() + 12345)
+    denied = _first_denied(str(program), other)
+    assert denied in map(str, program.parents) and not os.stat(denied).st_mode & 0o001
+    assert _first_denied("/bin/true", other) == ""
+    assert _first_denied(str(program), Owner(os.getuid(), os.getgid())) == ""
 
 
 def test_set_takes_no_certificate_that_cannot_be_used(home: Home, tmp_path: Path) -> None:
