@@ -44,12 +44,14 @@ class Protocol(Enum):
 
 class PackageFacts(NamedTuple):
     """What a client says of its next package, or of the one that it sends: the uid of the user whose message it is, and
-    the causes of a hold and of a copy for the postmaster, empty for none.
+    the causes of a hold and of a copy for the postmaster, empty for none. Or `numbers`: its messages have places for
+    their numbers.
     """
 
     uid: int | None
     hold: bytes = b""
     copy: bytes = b""
+    numbers: bool = False
 
 
 class Begin(NamedTuple):
@@ -290,13 +292,13 @@ class PackageReader:
         facts = unpack_facts(self._buffer[self._at + 1 : end])
         self._at = end
         if self._pieces:
-            if facts.pieces or facts.uid is not None:
+            if facts.pieces or facts.uid is not None or facts.numbers:
                 raise FormatError("facts among pieces that must come before them")
             self._read_comma(_Next.PIECE)
         else:
             self._pieces = facts.pieces
             self._read_comma(_Next.PACKAGE)
-        return PackageFacts(facts.uid, facts.hold, facts.copy)
+        return PackageFacts(facts.uid, facts.hold, facts.copy, facts.numbers)
 
     def _read_piece_kind(self) -> None:
         """Look at the first byte of a piece. Raises FormatError."""

@@ -4,6 +4,8 @@ A message that is complete while it is small goes as one package, on a link that
 in pieces, as it arrives, on a link of its own. So no message is in memory as a whole unless it is small, and a client
 that sends slowly holds no link.
 
+The Received field of each has the place of the number that queue-intake gives it. A link says so at its beginning.
+
 queue-intake ends a link that is silent within a message. While a client pauses, `keep_alive` sends empty pieces.
 """
 
@@ -19,6 +21,7 @@ from queue_wire.format_error import FormatError
 from queue_wire.pipes.qmtp import (
     ACCEPTED,
     GIVE_UP,
+    NUMBERS,
     PERMANENT,
     PIECE_MOST,
     PIECES_END,
@@ -87,7 +90,7 @@ class IntakeLink:
         self.on_flow: Callable[[], None] | None = None
         self._reader = AnswerReader()
         self._transport: asyncio.Transport | None = None
-        self._unsent: list[bytes] = []
+        self._unsent = [NUMBERS]
 
     def write(self, data: bytes, now: float) -> None:
         """Send data, once connected."""

@@ -28,6 +28,7 @@ from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
 from queue_smtpd.milter.enqueue_program import EnqueuePrograms, GivenMessage
 from queue_smtpd.milter.message_spool import SpoolMemory
+from queue_smtpd.milter.milter_link import MilterAlerts
 from queue_smtpd.milter.session_filter import FilterPlace, FilterVerdict, SessionFilter
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.recipient_lookups import RecipientAsker
@@ -122,6 +123,7 @@ class OpenConnections:
         self.empty.set()
         self._spools = SpoolMemory()
         self.programs = EnqueuePrograms(links.home, log)
+        self._milter_alerts = MilterAlerts()
         self._open: set[SmtpConnection] = set()
         # Those on listeners for users, and when they began, in this order. Who has authenticated is left out when it
         # is noticed.
@@ -132,7 +134,9 @@ class OpenConnections:
 
     def filter_session(self, filters: FilterSetup, number: int, place: FilterPlace) -> SessionFilter | None:
         """Return the filters of a new session, None if there are none."""
-        return SessionFilter(filters, number, place, self._spools, self.write_log) if filters.any else None
+        if not filters.any:
+            return None
+        return SessionFilter(filters, number, place, self._spools, self._milter_alerts, self.write_log)
 
     def write_log(self, lines: list[bytes]) -> None:
         """Write log lines, and count what they say."""

@@ -197,6 +197,11 @@ class QueueDraft(Draft):
         self._data = b""
 
     @property
+    def number(self) -> int:
+        """The number that it will have; it may have another one in a queue that was copied."""
+        return os.fstat(self._handle).st_ino
+
+    @property
     def long_id(self) -> str:
         # Imported here because only batches print it.
         from queue_wire.ids import pack_long_id

@@ -21,7 +21,7 @@ from queue_base.durable import write_all
 from queue_base.errors import NO_PROGRAM, explain_code, is_permanent, known_code, reason
 from queue_base.home import Home
 from queue_smtpd.processes.log_writer import LogWriter
-from queue_wire.pipes.qmtp import ACCEPTED, PERMANENT, TEMPORARY, Answer
+from queue_wire.pipes.qmtp import ACCEPTED, NUMBER_PLACE, PERMANENT, TEMPORARY, Answer
 
 # Programs of a process at once; a message waits until one has ended.
 PROGRAMS = 20
@@ -161,7 +161,11 @@ async def _write_input(given: _Input, message: GivenMessage) -> None:
     """Write the message and the envelope. Raises OSError."""
     size = 0
     with tempfile.TemporaryFile(buffering=0) as file:
+        numbered = True
         for piece in message.pieces:
+            if numbered and NUMBER_PLACE in piece:
+                # The number of the message in the queue is that of the program's queue-enqueue.
+                numbered, piece = False, piece.replace(b" id " + NUMBER_PLACE, b"", 1)
             write_all(file.fileno(), piece)
             size += len(piece)
             # Other connections have their turns.

@@ -16,7 +16,7 @@ from queue_intake.acceptance import PROMISE_BYTES, Acceptance
 from queue_intake.client_connection import ClientConnection, IntakeClient, Memory
 from queue_intake.commit_group import ReceivedMessage, accepted_text, commit
 from queue_intake.sharing import Holdings, SharingLimits
-from queue_wire.pipes.qmtp import GIVE_UP, PIECES_END, pack_envelope, pack_facts, pack_head, pack_piece
+from queue_wire.pipes.qmtp import GIVE_UP, NUMBERS, PIECES_END, pack_envelope, pack_facts, pack_head, pack_piece
 from support.intake.intake_daemon import qmtp
 from support.queues.home import make_home
 
@@ -209,6 +209,24 @@ def test_facts_may_come_once_before_a_package(site: Site) -> None:
     assert len(site.hand_in(connection, client, (pack_facts(5) + qmtp(MAIL, b"a", [b"b"])) * 2)) == 2
     assert site.hand_in(connection, client, pack_facts(5) * 2 + qmtp(MAIL, b"a", [b"b"])) == []
     assert not connection.reads
+
+
+def test_a_message_gets_its_number_where_the_first_nul_is(site: Site) -> None:
+    connection, client = site.connect()
+    text = b"X: first\nReceived: x id \0; date\n\nbody \0\n"
+    pieces = pack_facts(pieces=True) + b"".join(pack_piece(b"%c" % byte) for byte in text) + PIECES_END
+    stream = qmtp(text, b"a", [b"b"]) + pieces + pack_envelope(b"a", [b"b"])
+    messages = site.hand_in(connection, client, NUMBERS + stream)
+    other, other_client = site.connect()
+    messages += site.hand_in(other, other_client, qmtp(text, b"a", [b"b"]))
+    site.commit(connection, messages[:2])
+    site.commit(other, messages[2:])
+    found = []
+    for each in messages:
+        with open(each.draft.path, "rb") as file:
+            found.append(file.read().partition(b"X: ")[2])
+    numbers = [b"%d" % each.draft.message for each in messages[:2]]
+    assert found == [text[3:].replace(b"\0", number, 1) for number in numbers] + [text[3:]]
 
 
 def test_refused_packages_behind_one_that_is_not_decided_are_limited_too(site: Site) -> None:

@@ -88,6 +88,7 @@ def test_a_program_queues_the_message_with_its_changes_and_knows_the_client(prog
     programmed.send(scan + QUEUE)
     found = only(programmed.home)
     assert b"X-Scanned: 127.0.0.1 1 nobody\nReceived: from " in found.message
+    assert b" with ESMTP;\n" in found.message and b"\0" not in found.message
     assert found.message.endswith(TEXT.replace("\r", "").encode())
     assert (found.envelope.sender, found.envelope.recipients) == (ANN.encode(), [BOB.encode(), JOE.encode()])
     programmed.daemon.wait_for(b": queued - bytes ")

@@ -12,6 +12,7 @@ from queue_smtpd import intake_links
 from queue_smtpd.intake_links import SMALL, IntakeLinks, MessageTransfer
 from queue_wire.pipes.qmtp import (
     GIVE_UP,
+    NUMBERS,
     PIECES_END,
     Answer,
     pack_answer,
@@ -26,7 +27,10 @@ ENVELOPE = pack_envelope(SENDER, RECIPIENTS)
 
 
 class Server:
-    """Something in the place of queue-intake: `came` is what each connection has sent, `writers` take answers."""
+    """Something in the place of queue-intake: `came` is what each connection has sent, `writers` take answers.
+
+    What each begins with, that its messages have places for their numbers, is left out.
+    """
 
     def __init__(self) -> None:
         self.came: list[bytes] = []
@@ -40,9 +44,10 @@ class Server:
         self.came.append(b"")
         self.writers.append(writer)
         try:
+            assert await reader.readexactly(len(NUMBERS)) == NUMBERS
             while await self.reads.wait() and (data := await reader.read(65536)):
                 self.came[place] += data
-        except ConnectionError:
+        except (ConnectionError, asyncio.IncompleteReadError):
             # The links were closed with an answer under way.
             pass
         finally:

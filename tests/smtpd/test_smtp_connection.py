@@ -17,6 +17,7 @@ from queue_smtp.server_replies import ServerReply
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import SMALL, IntakeLinks
 from queue_smtpd.milter.message_spool import SpoolMemory
+from queue_smtpd.milter.milter_link import MilterAlerts
 from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.recipient_lookups import RecipientAsker
@@ -124,7 +125,8 @@ def test_filters_that_fail_as_they_should_not_end_the_session(home: Home) -> Non
     async def play() -> None:
         setup = FilterSetup(headerfaults=REFUSE)
         scene = Scene(home, filters=setup)
-        scene.connection._filter = _Failing(setup, 12, FilterPlace(b"me"), SpoolMemory(), scene.log.write)
+        shared = SpoolMemory(), MilterAlerts()
+        scene.connection._filter = _Failing(setup, 12, FilterPlace(b"me"), *shared, scene.log.write)
         scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\n")
         task = scene.connection._filtering
         assert task is not None
