@@ -107,10 +107,10 @@ def test_the_pieces_make_no_difference(text: bytes, cuts: list[int]) -> None:
 
 @given(st.lists(PARTS, max_size=30).map(b"".join))
 def test_what_is_left_is_never_sealed_by_queue_remote(text: bytes) -> None:
-    left = passed(text + b"\n\nbody\n").partition(b"\n\n")[0] + b"\n"
     ours = b"Delivered-To: a\nReceived: from x by mx.example.org with ESMTP id 1; date\n"
     names = frozenset((b"delivered-to", b"received", b"authentication-results", b"arc-seal"))
-    fields = wire_fields(ours + left, names)
+    header = (ours + passed(text + b"\n\nbody\n")).partition(b"\n\n")[0]
+    fields = wire_fields(header + b"\n", names)
     assert not find_results(fields, frozenset((b"mx.example.org",)), b"example.org", b"mx.example.org")
 
 
