@@ -41,6 +41,9 @@ FORGED = [
     b"Authentication-Results: mx.example.org(1) 1; none\n",
     # A reader that takes comments out first sees our id.
     b"Authentication-Results: mx(a).example(b).org; none\n",
+    # A backslash stands for nothing here.
+    b"Authentication-Results: mx.example.org\\; none\n",
+    b"Authentication-Results: mx.exam\\ple.org; none\n",
     # Nobody can say whose they are.
     b"Authentication-Results: (never ends; mx.example.org; none\n",
     b'Authentication-Results: "never ends; none\n',
@@ -50,6 +53,7 @@ FORGED = [
     b"Authentication-Results: mx.example.org; " + b"dkim=pass;\n " * FIELD_MOST + b"spf=pass\n",
     # Where bare CRs are taken, they are spaces for some readers.
     b"Authentication-Results\r:\rmx.example.org\r; none\n",
+    b"Authentication-Results:\n\rmx.example.org; none\n",
 ]
 FOREIGN = [
     b"Authentication-Results: mx.example.net; dkim=pass\n",
