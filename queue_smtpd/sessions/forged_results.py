@@ -23,14 +23,15 @@ _NAME = b"authentication-results"
 _LINE = re.compile(rb"\n(?:\n|authentication-results[ \t\r:])", re.IGNORECASE)
 _BEGIN = re.compile(rb"authentication-results[ \t\r]*:", re.IGNORECASE)
 # A field ends before a line that is no continuation.
-_FIELD_END = re.compile(rb"\n(?=[^ \t])")
+_FIELD_END = re.compile(rb"\n(?=[^ \t\r])")
 _PARTS = re.compile(rb"""\\.|[()";]|\s+|[^\\()";\s]+|\\""", re.DOTALL)
 
 
 def authserv_ids(value: bytes) -> frozenset[bytes] | None:
     """Return the ids, in lower case, that a reader may see in the value of a field; None if no id is complete.
 
-    A comment ends an id, but some readers take it out before they look.
+    A comment ends an id, but some readers take it out before they look. A backslash belongs into quotes; elsewhere it
+    may end an id, or not.
     """
     found: set[bytes] = set()
     word = b""
@@ -55,6 +56,8 @@ def authserv_ids(value: bytes) -> frozenset[bytes] | None:
                 found.add(word)
                 return frozenset([each.lower() for each in found])
         elif part != b")":
+            if part[:1] == b"\\":
+                found.add(word)
             word += part[1:] if part[:1] == b"\\" else part
     return None
 
