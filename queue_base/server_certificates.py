@@ -154,5 +154,7 @@ def _no_password() -> str:
 
 def _describe(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
-        return error.reason.lower().replace("_", " ") if error.reason else "it is not PEM, or is damaged"
+        # Python has None for it where OpenSSL gives no reason.
+        text: str | None = getattr(error, "reason", None)
+        return text.lower().replace("_", " ") if text else "it is not PEM, or is damaged"
     return reason(error)

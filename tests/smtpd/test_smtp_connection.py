@@ -303,19 +303,19 @@ def test_what_a_client_has_sent_behind_a_message_is_forgotten_when_it_goes_befor
 def test_a_check_that_fails_as_it_should_not_ends_the_session(home: Home) -> None:
     async def play() -> None:
         scene = Scene(home, greylist=True)
-        with mock.patch.object(scene.open, "checks", _FailingChecks()):
-            scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<joe@example.org>\r\nNOOP\r\n")
-            task = scene.connection._asking
-            assert task is not None
-            await asyncio.wait([task])
-            await asyncio.sleep(0)
+        scene.open.checks = _FailingChecks(home, scene.log)
+        scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<joe@example.org>\r\nNOOP\r\n")
+        task = scene.connection._asking
+        assert task is not None
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
         assert scene.transport.said.endswith(b"421 4.3.2 Server is busy; try again later\r\n")
         assert any(line.startswith(b"alert: smtp 12: a check has failed: Zero") for line in scene.log.lines)
 
     asyncio.run(play())
 
 
-class _FailingChecks:
+class _FailingChecks(StrangerChecks):
     """Checks of strangers with a mistake."""
 
     async def judge(self, _: object) -> ServerReply | None:
