@@ -38,6 +38,10 @@ HELD_MOST = 512
 HELD_PART = 4
 
 _WAITS = False  # Whether an fsync of a group has waited.
+# File systems that have no disk: fsync does nothing.
+_IN_MEMORY = frozenset(("tmpfs", "ramfs"))
+_MOUNTS = "/proc/self/mountinfo"
+_KNOWN: "dict[int, bool]" = {}  # By st_dev, whether the file system is one of these.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # Does not block if the path has been replaced by a FIFO.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -292,6 +296,9 @@ def _waits_for_disk(work: list[tuple[int, str]]) -> bool:
     Threads would only delay the syncs of a tmpfs. Once an fsync has waited, it counts as known.
     """
     global _WAITS
+    # In a process with several threads the sample shows waits for the interpreter, too.
+    if not _WAITS and is_in_memory(work[-1][0]):
+        return False
     for _ in range(0 if _WAITS else SAMPLE):
         waits = count_waits()
         _sync_handle(*work.pop())
@@ -299,6 +306,31 @@ def _waits_for_disk(work: list[tuple[int, str]]) -> bool:
             _WAITS = True
             break
     return _WAITS
+
+
+def is_in_memory(place: str | int) -> bool:
+    """Return whether the file system of a path or descriptor has no disk, so that fsync never waits; if in doubt not.
+
+    Raises OSError.
+    """
+    device = os.stat(place).st_dev
+    found = _KNOWN.get(device)
+    if found is None:
+        found = _KNOWN[device] = _has_no_disk(b"%d:%d" % (os.major(device), os.minor(device)))
+    return found
+
+
+def _has_no_disk(number: bytes) -> bool:
+    try:
+        with open(_MOUNTS, "rb") as mounts:
+            for line in mounts:
+                # Optional fields come before the hyphen (proc(5)).
+                before, _, after = line.partition(b" - ")
+                if before.split()[2:3] == [number]:
+                    return after.split(b" ")[0].decode("utf-8", "replace") in _IN_MEMORY
+    except OSError:
+        pass
+    return False
 
 
 def count_waits() -> int:

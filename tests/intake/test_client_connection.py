@@ -14,7 +14,7 @@ from queue_base.queue.writer import QueueWriter
 from queue_intake import client_connection as module
 from queue_intake.acceptance import PROMISE_BYTES, Acceptance
 from queue_intake.client_connection import ClientConnection, IntakeClient, Memory
-from queue_intake.commit_group import ReceivedMessage, accepted_text, commit
+from queue_intake.commit_group import CommitGroup, ReceivedMessage, accepted_text
 from queue_intake.sharing import Holdings, SharingLimits
 from queue_wire.pipes.qmtp import GIVE_UP, PIECES_END, pack_envelope, pack_facts, pack_head, pack_piece
 from support.intake.intake_daemon import qmtp
@@ -22,6 +22,15 @@ from support.queues.home import make_home
 
 NOW = 1000.0
 MAIL = b"Subject: hello\n\n"
+
+
+def commit_all(writer: QueueWriter, messages: list[ReceivedMessage]) -> None:
+    """Commit messages."""
+    group = CommitGroup(writer)
+    for message in messages:
+        group.add(message)
+    while group.go_on():
+        group.sync()
 
 
 class Site:
@@ -60,7 +69,7 @@ class Site:
 
     def commit(self, connection: ClientConnection, messages: list[ReceivedMessage]) -> None:
         """Put messages into the queue, and answer."""
-        commit(self.writer, messages)
+        commit_all(self.writer, messages)
         for message in messages:
             connection.decide(message, accepted_text(message, 1), NOW)
         connection.send(NOW)
@@ -244,7 +253,7 @@ def test_answers_that_are_not_read_count_as_memory(site: Site) -> None:
     recipients = [b"\0", b"b"] * 900
     (message,) = site.hand_in(connection, client, qmtp(MAIL, b"a", recipients))
     before = site.memory.used
-    commit(site.writer, [message])
+    commit_all(site.writer, [message])
     connection.decide(message, b"ok", NOW)
     assert before > 100_000 and site.memory.used > 100_000
     connection.close()

@@ -108,6 +108,25 @@ def test_any_bytes_are_read_alike_however_they_are_cut_and_break_nothing_else(da
     assert outcome([min(cut, len(data)) for cut in cuts]) == outcome([])
 
 
+@given(
+    st.lists(ADDRESSES, min_size=1, max_size=4), st.lists(st.integers(0, 150)), st.integers(0, 150), st.integers(0, 255)
+)
+def test_a_package_with_a_wrong_byte_is_read_alike_however_it_is_cut(
+    addresses: list[bytes], cuts: list[int], place: int, byte: int
+) -> None:
+    stream = bytearray(qmtp(b"hi", addresses[0], addresses[1:]) + qmtp(b"hi", b"a", [b"b"]))
+    stream[min(place, len(stream) - 1)] = byte
+
+    def outcome(where: list[int]) -> list[Event] | str:
+        try:
+            return read(bytes(stream), where)
+        except FormatError:
+            return "wrong"
+
+    assert outcome([min(cut, len(stream)) for cut in cuts]) == outcome([])
+    assert outcome(list(range(len(stream)))) == outcome([])
+
+
 @pytest.mark.parametrize(
     "stream",
     [
