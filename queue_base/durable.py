@@ -51,6 +51,7 @@ _SHORT = frozenset((errno.EMFILE, errno.ENFILE))
 # may not report again.
 _NO_RANGE = frozenset((errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.ESPIPE, errno.EPERM))
 _SYNC_FILE_RANGE_WRITE = 2
+_START: "Any" = None  # sync_file_range of the C library, once it was used.
 # The file system has no unnamed files, or the kernel is older than 3.11 and takes the flag for O_DIRECTORY.
 _NO_NAMELESS = frozenset((errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL))
 
@@ -61,13 +62,21 @@ class Commit:
     `syncs` counts the waits for the disk; one wait may serve many files. A Commit holds descriptors until the sync. If
     it holds too many, or the process can open no more, it syncs the contents of files early; `sync` then reports
     the failure, if any. One thread may make the steps and another one call `sync`, but not at the same time.
+
+    Up to `kept_most` directories stay open between the syncs of a Commit that is used again and again: to open one
+    costs more than a sync that need not wait.
     """
 
-    __slots__ = ("_contents", "_directories", "_failure", "_files", "_held_most", "_lent", "_most", "syncs")
+    __slots__ = (
+        *("_contents", "_directories", "_failure", "_files", "_held_most", "_kept", "_kept_most", "_lent", "_most"),
+        "syncs",
+    )
 
-    def __init__(self, held_most: int = HELD_MOST) -> None:
+    def __init__(self, held_most: int = HELD_MOST, kept_most: int = 0) -> None:
         """`held_most`: so many descriptors may be held, as far as the process's limit allows."""
         self._held_most = held_most
+        self._kept_most = kept_most
+        self._kept: dict[str, int] = {}
         # Files by the descriptor that wrote them.
         self._files: dict[int, str] = {}
         # Files that were changed before they were opened here.
@@ -178,10 +187,11 @@ class Commit:
     def forget(self) -> None:
         """Forget all steps and an earlier failure: the caller has given up its steps."""
         self._close()
+        self._drop_kept()
         self._failure = None
 
     def _open(self, path: str, flags: int, mode: int = 0) -> int:
-        for make_room in (self._sync_early, self._close_directories):
+        for make_room in (self._drop_kept, self._sync_early, self._close_directories):
             try:
                 return os.open(path, flags, mode)
             except OSError as error:
@@ -196,6 +206,9 @@ class Commit:
         head, slash, _ = path.rpartition("/")
         directory = head or slash or "."
         if directory in self._directories:
+            return
+        if directory in self._kept:
+            self._directories[directory] = self._kept.pop(directory)
             return
         try:
             self._directories[directory] = self._open(directory, _DIRECTORY)
@@ -259,9 +272,17 @@ class Commit:
         self._directories.update(dict.fromkeys(self._directories, -1))
         _close_all(handles)
 
+    def _drop_kept(self) -> None:
+        kept = list(self._kept.values())
+        self._kept.clear()
+        _close_all(kept)
+
     def _close(self) -> None:
         self._close_files()
-        self._close_directories()
+        if len(self._kept) + len(self._directories) <= self._kept_most and -1 not in self._directories.values():
+            self._kept.update(self._directories)
+        else:
+            self._close_directories()
         self._directories.clear()
         self._lent.clear()
 
@@ -280,7 +301,7 @@ def sync_handles(files: "Sequence[tuple[int, str]]", directories: "Sequence[tupl
 
     The caller must keep the descriptors open until this returns.
     """
-    if len(files) >= START_EARLY:
+    if len(files) >= START_EARLY and not is_in_memory(files[0][0]):
         _start_writing(files)
     work = [*files, *directories]
     if len(work) < PARALLEL or not _waits_for_disk(work):
@@ -351,13 +372,16 @@ def _sync_handle(handle: int, path: str) -> None:
 def _start_writing(files: "Sequence[tuple[int, str]]") -> None:
     """Start writing the contents of files to disk, without waiting. Raises OSError."""
     # Imported here because it costs 5 ms and only groups need it.
+    global _START
     try:
         import ctypes
 
-        start: Any = ctypes.CDLL(None, use_errno=True).sync_file_range
+        if _START is None:
+            _START = ctypes.CDLL(None, use_errno=True).sync_file_range
+            _START.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
     except (ImportError, OSError, AttributeError):
         return
-    start.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    start = _START
     for handle, path in files:
         # A length of 0 means up to the end of the file.
         if start(handle, 0, 0, _SYNC_FILE_RANGE_WRITE) != 0:

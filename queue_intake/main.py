@@ -60,6 +60,7 @@ ACCEPTING = 0.005  # Seconds of a turn for new connections: users may open and c
 PAUSE = 1.0  # Seconds without new connections when no descriptors are left for them.
 CHECK = 1.0  # Seconds between looks for silent clients.
 CLOSING = 30.0  # Seconds for the last commits and answers. A disk that hangs must not prevent the exit.
+KEPT = 256  # Directories of the queue that stay open.
 LOG_MAX = 1 << 20  # Bytes of log lines that queue-send has not read; others are dropped.
 
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
@@ -125,7 +126,7 @@ class Intake:
         self._group_most = max(1, min(GROUP, descriptors // 8))
         self._pid = os.getpid()
         layout = open_layout(home.queue)
-        self._writer = QueueWriter(home, layout, os.getuid())
+        self._writer = QueueWriter(home, layout, os.getuid(), kept_most=min(KEPT, descriptors // 16))
         # Then the loop itself syncs: to hand that over to a thread costs much more.
         self._in_memory = queue_in_memory(layout)
         self._acceptance = Acceptance(home, self._writer, self._log.warn)

@@ -432,10 +432,11 @@ class QueueDraft(Draft):
 class QueueWriter(Writer):
     """Writes to the queue itself; `uid` is the injecting user's. `syncs` counts the waits of all commits so far.
 
-    A caller that commits groups calls `inflow.admit()` before each group.
+    A caller that commits groups calls `inflow.admit()` before each group. One that commits small groups for long has
+    up to `kept_most` directories stay open.
     """
 
-    def __init__(self, home: Home, layout: Layout, uid: int) -> None:
+    def __init__(self, home: Home, layout: Layout, uid: int, kept_most: int = 0) -> None:
         self._home = home
         self._layout = layout
         self._uid = uid
@@ -445,7 +446,7 @@ class QueueWriter(Writer):
         self._nameless = os.access("/proc/self/fd", os.X_OK)
         self._received = (-1, -1, b"")
         self._descriptors = os.sysconf("SC_OPEN_MAX") - _SPARE
-        self._commit = Commit()
+        self._commit = Commit(kept_most=kept_most)
         self.inflow = InflowControl(home, home.queue)
 
     @property
