@@ -20,9 +20,11 @@ import stat
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from queue import SimpleQueue
     from typing import Any, TypeVar
 
     Item = TypeVar("Item")
+    Jobs = SimpleQueue[tuple[Callable[[], None], SimpleQueue[None]]]
 
 # From this number of files on, writing of all files is started before the first fsync. One message has two files.
 START_EARLY = 3
@@ -42,6 +44,9 @@ _WAITS = False  # Whether an fsync of a group has waited.
 _IN_MEMORY = frozenset(("tmpfs", "ramfs"))
 _MOUNTS = "/proc/self/mountinfo"
 _KNOWN: "dict[int, bool]" = {}  # By st_dev, whether the file system is one of these.
+# What gives work to each thread that has none, and the process that has these threads.
+_HELPERS: "list[Jobs]" = []
+_HELPERS_OF = 0
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # Does not block if the path has been replaced by a FIFO.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -394,12 +399,12 @@ def _start_writing(files: "Sequence[tuple[int, str]]") -> None:
 def run_in_threads(work: "Iterable[Item]", do: "Callable[[Item], None]", count: int) -> None:
     """Call `do` with each item, in this thread and in `count` - 1 others. Raises what the first failed call raised.
 
-    After a failure no further calls begin. Returns when all threads have ended. If no more threads can be started, the
-    existing ones do the work.
+    After a failure no further calls begin. Returns when all threads have ended their part; they then wait for the next
+    call, because to start one costs as much as some syncs. If no more can be started, the existing ones do the work.
     """
     # Imported here because only groups need them.
-    import threading
     from collections import deque
+    from queue import SimpleQueue
 
     left = deque(work)
     failures: list[BaseException] = []
@@ -416,22 +421,56 @@ def run_in_threads(work: "Iterable[Item]", do: "Callable[[Item], None]", count: 
                 failures.append(error)
                 left.clear()
 
-    threads: list[threading.Thread] = []
+    ended: SimpleQueue[None] = SimpleQueue()
+    helpers = 0
     try:
         for _ in range(count - 1):
-            thread = threading.Thread(target=run, name="disk", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
+            jobs = _take_helper()
+            if jobs is None:
                 break
-            threads.append(thread)
+            helpers += 1
+            jobs.put((run, ended))
         run()
     finally:
         left.clear()
-        for thread in threads:
-            thread.join()
+        for _ in range(helpers):
+            ended.get()
     if failures:
         raise failures[0]
+
+
+def _take_helper() -> "Jobs | None":
+    """Return what gives work to a thread that has none, None if no thread can be started."""
+    import threading
+    from queue import SimpleQueue
+
+    global _HELPERS_OF
+    if os.getpid() != _HELPERS_OF:
+        # After a fork the threads are gone.
+        _HELPERS.clear()
+        _HELPERS_OF = os.getpid()
+    try:
+        return _HELPERS.pop()
+    except IndexError:
+        pass
+    jobs: Jobs = SimpleQueue()
+    try:
+        threading.Thread(target=_help, args=(jobs,), name="disk", daemon=True).start()
+    except RuntimeError:
+        return None
+    return jobs
+
+
+def _help(jobs: "Jobs") -> None:
+    """Do what comes, in a thread."""
+    while True:
+        run, ended = jobs.get()
+        run()
+        _HELPERS.append(jobs)
+        # What it refers to may be large, and the next work may come much later.
+        del run
+        ended.put(None)
+        del ended
 
 
 def write_all(handle: int, data: bytes) -> None:

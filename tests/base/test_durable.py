@@ -5,12 +5,23 @@ import os
 import resource
 import tempfile
 import threading
+import warnings
 from pathlib import Path
 
 import pytest
 
 from queue_base import durable
-from queue_base.durable import HELD_MOST, PARALLEL, SAMPLE, Commit, is_in_memory, read_file, sync_path, write_all
+from queue_base.durable import (
+    HELD_MOST,
+    PARALLEL,
+    SAMPLE,
+    Commit,
+    is_in_memory,
+    read_file,
+    run_in_threads,
+    sync_path,
+    write_all,
+)
 
 
 def open_files(top: Path) -> list[str]:
@@ -243,12 +254,53 @@ def test_no_thread_is_needed_for_a_group(tmp_path: Path, synced: Synced, monkeyp
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(durable, "_HELPERS", [])
     commit = Commit()
     for number in range(100):
         commit.create(f"{tmp_path}/{number}", b"", 0o600)
     commit.sync()
 
     assert len(synced.paths) == 101
+
+
+def run_together(count: int) -> set[int]:
+    """Return the threads that work at the same time."""
+    together, found = threading.Barrier(count), set[int]()
+
+    def work(_: int) -> None:
+        together.wait(30)
+        found.add(threading.get_ident())
+
+    run_in_threads(range(count), work, count)
+    return found
+
+
+def test_threads_are_used_again_and_a_failure_in_one_ends_the_work() -> None:
+    found = run_together(4)
+    assert len(found) == 4 and run_together(4) == found
+    together = threading.Barrier(4)
+
+    def fail(number: int) -> None:
+        together.wait(60)
+        raise OSError(number, "no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        run_in_threads(range(100), fail, 4)
+    assert not together.broken and together.n_waiting == 0
+
+
+def test_a_process_after_a_fork_has_threads_of_its_own() -> None:
+    run_together(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # From 3.12 on, of a fork beside threads.
+        pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            code = 0 if len(run_together(4)) == 4 else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_a_commit_that_is_given_up_holds_no_descriptors(tmp_path: Path) -> None:
