@@ -60,7 +60,8 @@ def waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     usage = itertools.count(0, 1 if request.param else 0)
     monkeypatch.setattr(resource, "getrusage", lambda who: resource.struct_rusage([0] * 14 + [next(usage), 0]))
     monkeypatch.setattr(durable, "_WAITS", False)
-    monkeypatch.setattr(durable, "is_in_memory", lambda place: False)
+    monkeypatch.setattr(durable, "_IN_MEMORY", frozenset())
+    monkeypatch.setattr(durable, "_KNOWN", {})
     return bool(request.param)
 
 
