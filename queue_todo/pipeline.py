@@ -112,9 +112,9 @@ class Pipeline:
 
     def prepare(self, poll: "select.poll", now: float, rules: Rules | None) -> float:
         """Register the thread's descriptor; return the seconds to wait at most."""
-        self._disk.prepare(poll, now)
+        wait = self._disk.prepare(poll, now)
         if self._disk.busy:
-            return 3600.0
+            return wait
         if self._logged or self._next_requests or (rules is not None and (self._may_begin or self._pending.may_sort)):
             return 0.0
         wait = max(0.0, self._next_confirm - now) if self._unsure else 3600.0

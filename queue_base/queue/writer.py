@@ -162,8 +162,8 @@ class QueueDraft(Draft):
     """
 
     __slots__ = (
-        "_commit", "_data", "_descriptors", "_entered", "_intd_made", "_layout", "_linking", "_mtime", "_name", "_pid",
-        "_postman", "_uid", "copy", "envelope", "hold", "intd", "message", "todo", "trouble",
+        "_commit", "_data", "_descriptors", "_entered", "_intd_made", "_layout", "_linking", "_mtime", "_name",
+        "_packed", "_pid", "_postman", "_uid", "copy", "envelope", "hold", "intd", "message", "todo", "trouble",
     )  # fmt: skip
 
     def __init__(
@@ -189,7 +189,7 @@ class QueueDraft(Draft):
         self._descriptors = descriptors
         self._layout = layout
         self._name = name
-        self._entered = self._intd_made = self._linking = False
+        self._entered = self._intd_made = self._linking = self._packed = False
         self._pid = pid
         self._uid = uid
         self._mtime = 0
@@ -210,10 +210,12 @@ class QueueDraft(Draft):
     def pack(self, sender: bytes, recipients: list[bytes]) -> None:
         """Pack the envelope before `finish`, which then does not; for a large one. Raises FormatError."""
         self._data = pack_todo(Envelope(self._uid, self._pid, sender, recipients))
+        self._packed = True
 
     def finish(self, sender: bytes, recipients: list[bytes]) -> None:
-        if not self._data:
+        if not self._packed:
             self.pack(sender, recipients)
+        self._packed = False
         if self._head:
             self.write(b"")
         refused: list[int] = []
