@@ -27,8 +27,10 @@ from queue_smtp.server_replies import ServerReply
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
 from queue_smtpd.mail_request import ask_for_mail
+from queue_smtpd.milter.enqueue_program import EnqueuePrograms, GivenMessage
 from queue_smtpd.milter.message_spool import SpoolMemory
-from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
+from queue_smtpd.milter.milter_link import MilterAlerts
+from queue_smtpd.milter.session_filter import FilterPlace, FilterVerdict, SessionFilter
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.server_counters import ServerCounters
@@ -121,6 +123,8 @@ class OpenConnections:
         self.empty = asyncio.Event()
         self.empty.set()
         self._spools = SpoolMemory()
+        self.programs = EnqueuePrograms(links.home, log)
+        self._milter_alerts = MilterAlerts()
         self._open: set[SmtpConnection] = set()
         # Those on listeners for users, and when they began, in this order. Who has authenticated is left out when it
         # is noticed.
@@ -131,7 +135,9 @@ class OpenConnections:
 
     def filter_session(self, filters: FilterSetup, number: int, place: FilterPlace) -> SessionFilter | None:
         """Return the filters of a new session, None if there are none."""
-        return SessionFilter(filters, number, place, self._spools, self.write_log) if filters.any else None
+        if not filters.any:
+            return None
+        return SessionFilter(filters, number, place, self._spools, self._milter_alerts, self.write_log)
 
     def write_log(self, lines: list[bytes]) -> None:
         """Write log lines, and count what they say."""
@@ -564,6 +570,9 @@ class SmtpConnection:
             self._filtering = None
             self._end_filtered(verdict.reply, now)
             return
+        if session_filter.program and not verdict.hold:
+            await self._run_program(session_filter, verdict)
+            return
         flow = asyncio.Event()
         transfer = MessageTransfer(self._open.links, self._decided, flow.set)
         try:
@@ -583,6 +592,17 @@ class SmtpConnection:
         self._filtering = None
         session_filter.drop_message()
         transfer.finish(verdict.sender, verdict.recipients, time.monotonic(), verdict.hold, verdict.copy)
+
+    async def _run_program(self, session_filter: SessionFilter, verdict: FilterVerdict) -> None:
+        """Have a program queue the message."""
+        message = GivenMessage(session_filter.pieces(), verdict.sender, verdict.recipients)
+        environment = session_filter.environment(self._session.trusted)
+        answer, why = await self._open.programs.run(session_filter.program, environment, message)
+        if why:
+            session_filter.note_program(why)
+        self._filtering = None
+        session_filter.drop_message()
+        self._decided(answer)
 
     def _end_filtered(self, reply: ServerReply | None, now: float) -> None:
         """Answer a message that goes no further; None: it is discarded."""
@@ -667,7 +687,7 @@ class SmtpConnection:
 
     async def _ask_for_mail(self, wanted: MailWanted) -> None:
         """Have queue-ondemand deliver the mail of a domain, and go on with the session if it is not over meanwhile."""
-        reply = await ask_for_mail(self._open.links.queue, wanted.name, self._address)
+        reply = await ask_for_mail(self._open.links.home.queue, wanted.name, self._address)
         self._asking = None
         if not self._session.over:
             now = time.monotonic()
