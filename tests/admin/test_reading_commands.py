@@ -24,6 +24,7 @@ READING = (
     "check", "check HOME --format json", "repair --dry-run",
     "log MESSAGE --logs HOME/log",
     "config", "config -n", "config show me", "config check", "route ann@me.example.org x@example.net",
+    "postman list", "stored", "stored example.net --format json",
     "maildrop list", f"maildrop list --uid {UID} --format json",
     "users find ann@me.example.org", "import-aliases HOME/aliases --dry-run",
     "delete --all --dry-run", "hold --sender both@example.org --dry-run", "release --all --dry-run",
