@@ -1,6 +1,7 @@
 """What queue-ondemand does with jobs, reports, requests and times: attempts, storing, runs.
 
-A job of queue-send is tried once by queue-ondemand's own queue-remote, unless its domain is known to be unreachable.
+A job of queue-send is tried once by queue-ondemand's own queue-remote, unless its domain is known to be unreachable and
+it can be stored.
 What is deferred is stored, and queue-send gets K with `stored for DOMAIN` for it once it is durable. If it cannot be
 stored, queue-send gets the deferral, and tries again as for any other domain; so nothing is lost, whatever happens to
 this process.
@@ -72,15 +73,16 @@ Verdicts = list[tuple[bytes, bytes]]
 
 
 class _Storing:
-    """A job whose deferred recipients are being stored. `verdicts` are those of its report."""
+    """A job whose deferred recipients are being stored. `verdicts` are those of its report; `tried`: there was one."""
 
-    __slots__ = ("domain", "job", "request", "scope", "trouble", "verdicts")
+    __slots__ = ("domain", "job", "request", "scope", "tried", "trouble", "verdicts")
 
-    def __init__(self, job: Job, domain: bytes, verdicts: Verdicts, scope: bytes) -> None:
+    def __init__(self, job: Job, domain: bytes, verdicts: Verdicts, scope: bytes, tried: bool) -> None:
         self.job = job
         self.domain = domain
         self.verdicts = verdicts
         self.scope = scope
+        self.tried = tried
         self.request: StoreRequest | None = None
         self.trouble: OSError | None = None
 
@@ -144,9 +146,13 @@ class Keeper:
         if domain not in config.lines or not job.path.startswith(b"mess/"):
             domain = None
         if domain is not None and self.times.unreachable(domain, now):
-            text = b"The host could not be reached a short while ago.\n"
-            self._store_deferred(job, domain, [(TEMPORARY, text)] * len(job.recipients), HOST_SCOPE)
-            return
+            verdicts = [(TEMPORARY, b"The host could not be reached a short while ago.\n")] * len(job.recipients)
+            self._store_deferred(_Storing(job, domain, verdicts, HOST_SCOPE, tried=False))
+        else:
+            self._try(job, domain)
+
+    def _try(self, job: Job, domain: bytes | None) -> None:
+        """Have queue-remote try a job; what is deferred is stored unless the domain is None."""
         number = self._remote.start(job.path, job.sender, job.nexthop, job.recipients)
         self._attempts[number] = job, domain
 
@@ -173,12 +179,12 @@ class Keeper:
             return
         if report.scope == HOST_SCOPE:
             self.times.failed(domain, self._files.current.line(domain).probe, now)
-        self._store_deferred(job, domain, verdicts, report.scope)
+        self._store_deferred(_Storing(job, domain, list(verdicts), report.scope, tried=True))
 
     # Storing.
 
-    def _store_deferred(self, job: Job, domain: bytes, verdicts: Verdicts, scope: bytes) -> None:
-        self._storing.append(_Storing(job, domain, list(verdicts), scope))
+    def _store_deferred(self, item: _Storing) -> None:
+        self._storing.append(item)
         self._store_next()
 
     def _store_next(self) -> None:
@@ -217,6 +223,9 @@ class Keeper:
         now = time.monotonic()
         for item in group:
             trouble = result or item.trouble
+            if trouble is not None and not item.tried:
+                self._try(item.job, None)  # It stays in the queue, as other mail.
+                continue
             scope = item.scope
             for place in item.deferred:
                 letter, text = item.verdicts[place]

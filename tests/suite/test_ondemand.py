@@ -141,3 +141,17 @@ def test_etrn_has_an_effect_once_in_its_interval(customer: GoodMail) -> None:
         suite.wait_for(r"^ondemand customer\.example ended: delivered 0 failed 0 deferred 1")
         assert ask(customer.home, b"@example", ETRN, b"192.0.2.1").word == LATER
         assert ask(customer.home, b"customer.example").word == STARTED, "the administrator's has no limit"
+
+
+def test_mail_over_the_size_of_its_domain_stays_in_the_queue_and_is_tried_as_other_mail(
+    customer: GoodMail, port: int
+) -> None:
+    customer.control("ondemand", "customer.example:etrn probe never size 1\n")
+    with Suite(customer.home) as suite:
+        send(customer, "large")
+        suite.wait_for(r"^delivery 1: deferral: .*/unable_to_store_it:_disk_quota_exceeded/")
+        assert suite.count(STORED) == 0
+        with Sink(port) as sink:
+            suite.signal(signal.SIGALRM)
+            suite.wait_for(r"^delivery 2: success: 127\.0\.0\.1_accepted_message")
+            assert tokens(sink) == ["large"]
