@@ -20,6 +20,7 @@ A cluster that an earlier process wrote is never appended to, since its end may 
 sendmutex, and makes all calls in one thread; the names and numbers may be read in another one. Methods raise OSError.
 """
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterable, Sequence
@@ -95,34 +96,37 @@ class _Append:
 
 
 class DomainStore:
-    """All domains of one queue."""
+    """All domains of one queue.
+
+    `troubles` are errors of reading the names: of such a domain nothing is delivered, and nothing new is stored.
+    """
 
     def __init__(self, queue: str) -> None:
-        """Read the names of what is there. Raises OSError."""
+        """Read the names of what is there. Does not raise."""
         self._queue = queue
         self._top = f"{queue}/{TOP}"
         self._domains: dict[bytes, DomainFiles] = {}
-        try:
-            os.mkdir(self._top)
-        except FileExistsError:
-            pass
-        else:
-            os.chmod(self._top, DIRECTORY_MODE)
-            commit = Commit()
-            commit.removed(self._top)
-            commit.sync()
-        for name in os.listdir(self._top):
+        self.troubles: list[OSError] = []
+        for name in self._list(self._top):
             if is_domain_name(name.encode("ascii", "replace")):
                 self._find_clusters(name)
 
-    def _find_clusters(self, name: str) -> None:
+    def _list(self, path: str) -> list[str]:
         try:
-            names = os.listdir(f"{self._top}/{name}")
-        except NotADirectoryError:
-            return
+            return os.listdir(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            self.troubles.append(error)
+            return []
+
+    def _find_clusters(self, name: str) -> None:
+        names = self._list(f"{self._top}/{name}")
         for left in names:
             if left.endswith(NEW_SUFFIX):
-                os.unlink(f"{self._top}/{name}/{left}")  # A compaction was interrupted before its rename.
+                # A compaction was interrupted before its rename. If this fails, the next one removes it.
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{self._top}/{name}/{left}")
         self._domains[name.encode()] = DomainFiles(number for each in names if (number := cluster_number(each)))
 
     @property
@@ -215,7 +219,7 @@ class DomainStore:
 
     def _make_cluster(self, domain: bytes, files: DomainFiles, commit: Commit) -> _Append:
         directory = f"{self._top}/{domain.decode()}"
-        for path in (directory, f"{directory}/mess"):
+        for path in (self._top, directory, f"{directory}/mess"):
             # Its name may not be synced even if it exists: the process that made it may have been killed.
             commit.removed(path)
             try:

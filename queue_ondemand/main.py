@@ -45,7 +45,7 @@ class OnDemandDaemon:
     """The parts of the loop."""
 
     def __init__(self, home: Home) -> None:
-        """Read the control files and the names of what is stored. Raises Temporary, OSError."""
+        """Read the control files and the names of what is stored. Raises Temporary."""
         layout = open_layout(home.queue)
         self._files = OnDemandFiles(home)
         self._disk = DiskThread()
@@ -54,8 +54,16 @@ class OnDemandDaemon:
         self._jobs = NetstringReader()
         self._greeted = False
         store = DomainStore(home.queue)
+        for trouble in store.troubles:
+            what = "what is stored there is kept, and not delivered"
+            complain(PROGRAM, f"alert: unable to read {trouble.filename}: {reason(trouble)}; {what}")
         self._keeper = Keeper(home, layout, store, self._files, self._disk, self._remote, self._out.put)
-        self._requests = RunRequests(home, self._keeper.answer)
+        self._requests: RunRequests | None = None
+        try:
+            self._requests = RunRequests(home, self._keeper.answer)
+        except OSError as error:
+            why = f"unable to listen in {home.queue}/intake: {reason(error)}"
+            complain(PROGRAM, f"alert: {why}; nobody can ask for mail, and probes go on")
         os.set_blocking(0, False)
 
     def turn(self) -> None:
@@ -65,21 +73,25 @@ class OnDemandDaemon:
         poll.register(0, select.POLLIN)
         if self._out.unwritten:
             poll.register(self._out.descriptor, select.POLLOUT)
-        wait = min(self._requests.prepare(poll, now), self._wait(poll, now))
+        wait = self._wait(poll, now)
+        if self._requests is not None:
+            wait = min(wait, self._requests.prepare(poll, now))
         ready = dict(poll.poll(wait * 1000 + 1))
         now = time.monotonic()
         self._go_on(ready, now)
         if 0 in ready:
             self._take_jobs(read_available(0) or b"", now)
         self._keeper.wake(now)
-        self._requests.run(ready, now)
+        if self._requests is not None:
+            self._requests.run(ready, now)
         self._out.flush()
         self._flush_remote()
 
     def finish(self) -> None:
         """Wait for what is being sent, EXIT_SECONDS at most."""
         self._keeper.leaving = True
-        self._requests.close()
+        if self._requests is not None:
+            self._requests.close()
         until = time.monotonic() + EXIT_SECONDS
         while (self._keeper.busy or self._disk.busy) and time.monotonic() < until:
             poll = select.poll()

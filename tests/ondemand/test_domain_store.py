@@ -231,3 +231,41 @@ def test_domains_do_not_share_anything(queue: str) -> None:
 
     assert (pending(store), pending(store, b"example.org")) == ([b"x"], [b"y"])
     assert os.stat(f"{queue}/mess/0/1").st_nlink == 3
+
+
+def test_a_full_disk_or_a_directory_that_cannot_be_read_ends_nothing(
+    queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DomainStore(queue).append([request(queue, "1", "x"), request(queue, "1", "y", domain=b"example.org")])
+    listing = os.listdir
+
+    def refuse(path: str) -> list[str]:
+        if path.endswith("example.net"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return listing(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", refuse)
+        store = DomainStore(queue)
+
+    assert [trouble.errno for trouble in store.troubles] == [errno.EIO]
+    assert store.domains == [b"example.org"]
+    net, org = store.append([request(queue, "2", "x"), request(queue, "2", "y", domain=b"example.org")])
+    assert net is not None and net.errno == errno.EEXIST, "what is there is not written over"
+    assert org is None
+
+
+def test_nothing_is_made_before_something_is_stored(queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DomainStore(queue)
+    assert not os.path.exists(f"{queue}/ondemand")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "mkdir", refuse)
+        [full] = store.append([request(queue, "1", "x")])
+
+    assert full is not None and full.errno == errno.ENOSPC
+    assert store.domains == []
+    assert store.append([request(queue, "1", "x")]) == [None]
