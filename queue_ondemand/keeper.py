@@ -62,6 +62,7 @@ RUNS_MOST = 50
 # DESCRIPTORS files and directories are open.
 GROUP_MOST = 400
 DESCRIPTORS = 5
+RECIPIENTS_MOST = 1000  # Of these messages; the last one may exceed it. Their log lines are made in one turn.
 EXPIRY_EVERY = 3600.0  # Seconds between two searches of a domain for expired mail, at least.
 # At the start the domains are looked through within this time, not at once.
 EXPIRY_SPREAD = 600.0
@@ -192,7 +193,11 @@ class Keeper:
         if self._is_storing or not self._storing:
             return
         self._is_storing = True
-        group = [self._storing.popleft() for _ in range(min(self._group_most, len(self._storing)))]
+        group: list[_Storing] = []
+        room = RECIPIENTS_MOST
+        while self._storing and len(group) < self._group_most and room > 0:
+            group.append(self._storing.popleft())
+            room -= len(group[-1].job.recipients)
         self._disk.submit(partial(self._store_group, group), partial(self._end_storing, group))
 
     def _store_group(self, group: list[_Storing]) -> None:
