@@ -13,6 +13,7 @@ from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter, Writer
 
 FILTERS = ("QUEUE_ENQUEUE", "QMAILQUEUE")
+PRIORITY = "QUEUE_PRIORITY"
 
 
 def open_writer(home: Home, filters: bool = False) -> Writer:
@@ -21,7 +22,19 @@ def open_writer(home: Home, filters: bool = False) -> Writer:
     The uid on record stays the real user id that the program was started with. With `filters`, a program that the
     environment names gets the message instead. queue-enqueue never asks for that, since such programs run it to queue
     the message.
+
+    QUEUE_PRIORITY names the class that is asked for. Raises Usage if there is no such class.
     """
+    writer = _choose_writer(home, filters)
+    if name := os.environ.get(PRIORITY):
+        # Imported here because most mail asks for no class.
+        from queue_base.queue.class_trees import check_class
+
+        writer.priority = check_class(home, name)
+    return writer
+
+
+def _choose_writer(home: Home, filters: bool) -> Writer:
     for variable in FILTERS if filters else ():
         if program := trusted_variable(variable):
             # Imported here because it takes half as long as everything else together.

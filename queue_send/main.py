@@ -69,7 +69,7 @@ class QueueSend:
         retry, shutdown, events = DiskRetry(log), Shutdown(log), Events()
         commands = TodoCommands(processes.TODO_COMMANDS)
         announced = Announced(layout, log, config, shutdown, commands.send)
-        store = Store(layout, announced)
+        store = Store(layout, announced, config.current.priorities)
         bouncer = Bouncer(home, store, log, clock, config, disk, budget, shutdown, events)
         delays = DelayNotifier(home, store, log, clock, config, budget, shutdown, events)
         results = ResultWriter(layout, log, clock, disk, events)

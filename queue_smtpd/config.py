@@ -138,4 +138,5 @@ def session_setup(
     policy = SessionPolicy(listener.role, config.rules, limits)
     dnslists, greylist = bool(config.dnslists), config.greylist is not None
     filters = config.filters.of(listener.role)
-    return SessionSetup(config.me, settings, policy, suffix, filters, dnslists, greylist, config.xclients)
+    xclients, priority = config.xclients, listener.priority
+    return SessionSetup(config.me, settings, policy, suffix, filters, dnslists, greylist, xclients, priority)

@@ -478,7 +478,7 @@ class SmtpConnection:
             if self._filter is not None:
                 self._start_filter(self._ask_filter(self._filter, action))
                 return []
-            self._transfer = MessageTransfer(links, self._decided, self._regulate)
+            self._transfer = MessageTransfer(links, self._decided, self._regulate, self._session.priority)
             return self._session.begin_message(None, int(time.time()), now)
         elif isinstance(action, MessageFinished):
             self._transfer = None
@@ -562,7 +562,7 @@ class SmtpConnection:
             self._end_filtered(verdict.reply, now)
             return
         flow = asyncio.Event()
-        transfer = MessageTransfer(self._open.links, self._decided, flow.set)
+        transfer = MessageTransfer(self._open.links, self._decided, flow.set, self._session.priority)
         try:
             for piece in session_filter.pieces():
                 now = time.monotonic()

@@ -23,6 +23,7 @@ from queue_base.daemon.signals import ignore
 from queue_base.daemon.watch import Watch
 from queue_base.errors import Failure, complain, reason
 from queue_base.home import Home, take_daemon_home
+from queue_base.queue.class_trees import order_classes
 from queue_base.queue.layout import Layout, open_layout
 from queue_base.queue.trigger import Trigger
 from queue_todo.backpressure import Backpressure, Space
@@ -70,7 +71,8 @@ class Classifier:
         self._commands = CommandReader()
         self._pending = Pending(layout)
         # Watch first, then scan: a message that arrives in between is seen twice, and not missed.
-        self._watch = Watch(layout.directories("todo"))
+        self._watch = Watch(layout.todo_directories(""))
+        self._lower: dict[str, Watch] = {}  # The watches of the trees of the lower classes.
         self._trigger: Trigger | None = None
         self._next_scan = 0.0
         self._named = 0
@@ -83,6 +85,7 @@ class Classifier:
         self._space = Space(home)
         if self._watch.problem:
             self._notices.alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work")
+        self._watch_classes()
         try:
             self._trigger = Trigger(home)
         except OSError as error:
@@ -93,7 +96,7 @@ class Classifier:
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Register the descriptors; return the seconds to wait at most."""
         trigger = None if self._trigger is None else self._trigger.descriptor
-        for descriptor in (0, trigger, self._watch.descriptor):
+        for descriptor in (0, trigger, self._watch.descriptor, *(watch.descriptor for watch in self._lower.values())):
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
         poll.register(1, select.POLLOUT if self._notices.unwritten else 0)
@@ -121,8 +124,12 @@ class Classifier:
             self._reread(now)
         if self._watch.descriptor in ready:
             self._take_names(now)
+        for priority, watch in self._lower.items():
+            if watch.descriptor in ready:
+                self._take_lower_names(priority, watch, now)
         # inotify named these messages before the pull, so first take all names.
-        if self._trigger is not None and self._trigger.descriptor in ready and not self._watch.more:
+        more = self._watch.more or any(watch.more for watch in self._lower.values())
+        if self._trigger is not None and self._trigger.descriptor in ready and not more:
             self._take_trigger(self._trigger.clear(), now)
         if self._blind and now >= self._next_scan:
             self._next_scan = now + BLIND_SCAN
@@ -132,6 +139,9 @@ class Classifier:
             trouble = self._pending.run(now)
             if trouble is not None:
                 self._notices.warn(trouble)
+            if self._pending.scan_began:
+                self._pending.scan_began = False
+                self._look_for_classes()
         self._pipeline.run(ready, now, rules)
         if self._rules is not None:
             worked = self._pipeline.take_worked()
@@ -237,12 +247,46 @@ class Classifier:
             self._watch.lost = False
             self._pending.scan_soon()
 
+    def _take_lower_names(self, priority: str, watch: Watch, now: float) -> None:
+        found = []
+        for name in watch.take():
+            try:
+                found.append(unpack_id(os.fsencode(name)))
+            except FormatError:
+                continue  # Not a message.
+        self._named += len(found)
+        self._pending.add(found, now, priority)
+        if watch.lost:
+            watch.lost = False
+            self._pending.read_lower_soon()
+
+    def _look_for_classes(self) -> None:
+        """Look for trees that were made since, and have all of them read."""
+        try:
+            self._layout.learn_classes()
+        except Failure as error:
+            self._notices.warn(f"unable to look for classes: {error}; will try again later")
+        self._watch_classes()
+        self._pending.read_lower_soon()
+
+    def _watch_classes(self) -> None:
+        """Watch the trees of the lower classes, and set the order of the classes."""
+        for priority in self._layout.lower:
+            if priority not in self._lower:
+                watch = self._lower[priority] = Watch(self._layout.todo_directories(priority))
+                if watch.problem:
+                    what = f"unable to watch priority/{priority}: {watch.problem}"
+                    self._notices.alert(f"{what}; the trigger and scans do its work")
+        self._pending.set_classes(self._layout, order_classes(self._home, self._layout))
+
     @property
     def _blind(self) -> bool:
         return self._watch.descriptor is None and self._trigger is None
 
     def _take_trigger(self, pulls: int, now: float) -> None:
-        """Scan if there were more pulls than names from inotify."""
+        """Scan if there were more pulls than names from inotify. Look whether the tree of a class was made."""
+        if self._layout.has_changed or len(self._layout.lower) != len(self._lower):
+            self._look_for_classes()
         if self._watch.descriptor is not None:
             self._take_names(now)
         if pulls > self._named:

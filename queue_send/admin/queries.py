@@ -175,7 +175,7 @@ class Explainer:
         """Returns the cause for a message in the overflow of a destination; the rest is as for `due`."""
         if destination.room > 0 and not destination.dead:
             return self.due(since, stopped)
-        waiting, window = len(destination.overflow), int(destination.window)
+        waiting, window = destination.overflowing, int(destination.window)
         return Cause(cause.OVERFLOW, self._kind, 0, waiting, destination.in_flight, window, destination.name)
 
     def obstacles(self, destination: Destination, now: float) -> Iterator[Cause]:
@@ -219,7 +219,7 @@ class Explainer:
             return
         admission = self._scheduler.admission
         dues = admission.dues_of(message, stamps)
-        overflow = [destination for destination in places if destination.overflow.holds(message)]
+        overflow = [destination for destination in places if destination.overflow_holds(message)]
         if not (overflow or dues or admission.is_next(message)):
             # It may have waited since before smtproutes was changed. It gets its new nexthop when it is loaded.
             places = overflow = self._scheduler.overflows_of(message)
@@ -316,7 +316,7 @@ class Explainer:
             window=int(each.window),
             in_flight=each.in_flight,
             queued=len(each.queue),
-            on_disk=len(each.overflow),
+            on_disk=each.overflowing,
             cohorts=int(each.cohorts * 100),
             suspended=each.suspended_count,
             messages=messages,

@@ -76,7 +76,7 @@ class Channel:
         lenders: Sequence[DeliveryDaemon] = (),
     ) -> None:
         self.kind = kind
-        self.scheduler = Scheduler(config.current.settings(kind))
+        self.scheduler = Scheduler(config.current.settings(kind), store.classes)
         self._daemons = daemons
         self._reading = deque(daemons)  # The first one is read first.
         self._lenders = lenders

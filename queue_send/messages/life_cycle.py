@@ -82,7 +82,7 @@ def shorten(notice: Notice) -> Notice:
     if not isinstance(notice, Arrived) or notice.announced:
         return notice
     channels = {channel for channel, _ in notice.recipients}
-    return Classified(notice.message, LOCAL in channels, REMOTE in channels)
+    return Classified(notice.message, LOCAL in channels, REMOTE in channels, notice.priority)
 
 
 class Messages:
@@ -233,7 +233,8 @@ class Messages:
         certain = self._none_late and not self.found.holds(message)
         if isinstance(notice, Arrived) and certain:
             self.store.envelopes.keep(notice, self._clock.to_disk(int(now)))
-        elif self.found.holds(message) or not self.store.is_classified(message):
+            self.store.classes.put(message, notice.priority)
+        elif self.found.holds(message) or self.store.discover(message) is None:
             return  # Found at start; gone; or a new message of this number, whose own notice will come.
         if not self.all_read:
             self._arrived.add(message)
@@ -262,6 +263,7 @@ class Messages:
             return
         if not self.all_read:
             self._arrived.add(message)  # If it is classified soon, the backlog may find it.
+        self.store.classes.put(message, notice.priority)
         known = self.store.announced.arrive(notice, self._clock.to_disk(int(now)))
         self._forget_old_marks(message)
         if message in self.store.held:
@@ -395,7 +397,7 @@ class Messages:
         """
         if message in self._arrived or self._cleaner.holds(message) or message in self.store.parked:
             return False
-        birth = self.store.birth(message)
+        birth = self.store.discover(message)
         if birth is None:
             return False
         if self.carry_out_order(message, self._clock.now()):
@@ -738,8 +740,9 @@ class Messages:
         self.found.forget(message)
         for channel in self.channels.values():
             channel.forget(message)
+        self.store.classes.discard(message)
         if known is not None:
-            removal = Removal(message, TODO, self.store.announced.end(message), known.birth)
+            removal = Removal(message, TODO, self.store.announced.end(message), known.birth, known.priority)
         else:
             removal = Removal(message, self.store.envelopes.files(message))
         self.store.envelopes.forget(message)

@@ -150,7 +150,8 @@ class SessionSetup(NamedTuple):
 
     relay_suffix: what is added to each recipient; the value of RELAYCLIENT, as of qmail-smtpd. With `filters`, the
     caller asks them: about senders and recipients when it gets a question, and about messages itself. `dnslists` and
-    `greylist`: strangers are looked up there. The hosts of `xclients` may use XCLIENT.
+    `greylist`: strangers are looked up there. The hosts of `xclients` may use XCLIENT. `priority` is the class of the
+    mail, empty for none.
     """
 
     me: bytes
@@ -161,6 +162,7 @@ class SessionSetup(NamedTuple):
     dnslists: bool = False
     greylist: bool = False
     xclients: tuple[Network, ...] = ()
+    priority: str = ""
 
 
 class SmtpSession:
@@ -199,6 +201,11 @@ class SmtpSession:
     def number(self) -> int:
         """The number of its log lines."""
         return self._number
+
+    @property
+    def priority(self) -> str:
+        """The class that the listener gives its mail, empty for none."""
+        return self._setup.priority
 
     @property
     def over(self) -> bool:

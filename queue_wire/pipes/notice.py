@@ -1,6 +1,7 @@
 """queue-todo to queue-send: notices. Short ones are the wire format of the EXTTODO patch, each ended by a NUL.
 
-    D<channel><id>\\0   the message is classified; channel L local, R remote, B both, X no recipients
+    D<channel><id>\\0   the message is classified; channel L local, R remote, B both, X no recipients. A message of
+                       another class than the first has ` <class>` after its id
     L<line>\\0          a log line for queue-send to print, without a newline
     F<id>\\0           the message, whose lines have just come, has a mark in hold/: a standing hold fits it
     W\\0                queue-todo asks for an answer when the lines before this are written to the log
@@ -10,11 +11,11 @@
     H<settings>\\0     the answer to H: what is in force of its control files (queue_wire.admin.settings)
     S<settings>\\0     the same without being asked, when it has read them
     netstring          a full notice: C<id> \\0 birth \\0 size \\0 todo size \\0 check \\0 pid \\0 uid \\0 sender
-                       [\\0 recipient ...], or A<id> ...: the message is announced; it stays in todo/, and is not
-                       classified yet
+                       [\\0 P<class>] [\\0 recipient ...], or A<id> ...: the message is announced; it stays in
+                       todo/, and is not classified yet. P<class>: it is of another class than the first
 Back, one byte each: H reread the control files, X exit, W the answer to the oldest unanswered W, P asks for an answer
 when all messages whose lines are in the log have been announced; what to do with new messages from now on: A announce
-them, L leave them in todo/, C classify them. And records:
+them, L leave them in todo/, C classify them, F announce those of the first class and leave the others. And records:
 
     I<id> <done>\\0    classify an announced message; done: the recipients that are done, a bit each, in hexadecimal
     G<id>\\0           an announced message has ended and is gone
@@ -33,6 +34,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
+from queue_wire.files.envelope import is_class_name
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.ids import unpack_id
 from queue_wire.logline import LINE_MAX
@@ -45,6 +47,7 @@ PASSED = b"P"
 ANNOUNCE = b"A"
 LEAVE = b"L"
 CLASSIFY = b"C"
+FIRST = b"F"
 CHANNELS = b"LRBX"
 # The most recipients of a message that has a full notice, and the most bytes of its envelope.
 FULL_RECIPIENTS = 100
@@ -53,6 +56,7 @@ COMMAND_MOST = 200  # Bytes of a record of queue-send.
 NOTICE_MOST = 2 * FULL_BYTES  # Bytes of a record.
 SETTINGS_MOST = 8000  # Bytes of the settings in a record.
 LOCAL, REMOTE = b"L", b"R"
+_CLASS = b"P"
 # What is before the sender: the kind, the id, birth, size, length, check, pid and uid.
 _ARRIVED = re.compile(rb"[AC]([0-9]{1,20})\0" + rb"([0-9]{1,20})\0" * 6)
 
@@ -65,11 +69,15 @@ class Ask(Enum):
 
 
 class Classified(NamedTuple):
-    """A message that left todo/: its id, and whether it has local and remote recipients."""
+    """A message that left todo/: its id, whether it has local and remote recipients, and its class.
+
+    A class is empty for the first one (queue_wire.control.priorities).
+    """
 
     message: int
     local: bool
     remote: bool
+    priority: str = ""
 
 
 class Arrived(NamedTuple):
@@ -89,6 +97,7 @@ class Arrived(NamedTuple):
     check: int = 0
     pid: int = 0
     uid: int = 0
+    priority: str = ""
 
 
 class ClassifyAnswer(NamedTuple):
@@ -132,17 +141,22 @@ Notice = Classified | Arrived
 
 def pack_arrived(notice: Arrived) -> bytes:
     """Return the full notice as a netstring."""
-    message, birth, size, sender, recipients, announced, todo_size, check, pid, uid = notice
+    message, birth, size, sender, recipients, announced, todo_size, check, pid, uid, priority = notice
     numbers = b"%s%d\0%d\0%d\0%d\0%d\0%d\0%d" % (
         b"A" if announced else b"C", message, birth, size, todo_size, check, pid, uid,
     )  # fmt: skip
-    fields = [numbers, sender, *[channel + address for channel, address in recipients]]
+    fields = [numbers, sender]
+    if priority:
+        fields.append(_CLASS + priority.encode("ascii"))
+    fields += [channel + address for channel, address in recipients]
     return pack_netstring(b"\0".join(fields))
 
 
 def pack_classified(notice: Classified) -> bytes:
     """Return the D record, with its NUL."""
     channel = b"XLRB"[notice.local + 2 * notice.remote]
+    if notice.priority:
+        return b"D%c%d %s\0" % (channel, notice.message, notice.priority.encode("ascii"))
     return b"D%c%d\0" % (channel, notice.message)
 
 
@@ -201,7 +215,10 @@ def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Frozen | Reread | 
     channel = record[1:2]
     if kind != b"D" or not channel or channel not in CHANNELS:
         raise FormatError(f"notice: unknown record: {quoted(record)}")
-    return Classified(unpack_id(record[2:]), channel in b"LB", channel in b"RB")
+    number, space, priority = record[2:].partition(b" ")
+    if space and not is_class_name(priority):
+        raise FormatError(f"notice: not a class: {quoted(record)}")
+    return Classified(unpack_id(number), channel in b"LB", channel in b"RB", priority.decode("ascii"))
 
 
 def _unpack_arrived(record: bytes) -> Arrived:
@@ -212,13 +229,20 @@ def _unpack_arrived(record: bytes) -> Arrived:
     birth, size, todo_size, check, pid, uid = map(int, numbers)
     sender, *fields = record[match.end() :].split(b"\0")
     recipients = []
+    priority = ""
+    if fields and fields[0][:1] == _CLASS:
+        name = fields.pop(0)[1:]
+        if not is_class_name(name):
+            raise FormatError(f"notice: not a class: {quoted(record)}")
+        priority = name.decode("ascii")
     for field in fields:
         channel = field[:1]
         if channel != LOCAL and channel != REMOTE:
             raise FormatError(f"notice: recipient of no channel: {quoted(record)}")
         recipients.append((channel, field[1:]))
     announced = record[:1] == b"A"
-    return Arrived(unpack_id(message), birth, size, sender, recipients, announced, todo_size, check, pid, uid)
+    facts = birth, size, sender, recipients, announced, todo_size, check, pid, uid, priority
+    return Arrived(unpack_id(message), *facts)
 
 
 class CommandReader:

@@ -18,6 +18,8 @@ Our own extension: a client may send facts before a QMTP package, which they are
                 pieces       the message comes in pieces, because its size is not known yet
                 hold=CAUSE   the message is on hold from the beginning, for this reason; for trusted clients
                 copy=CAUSE   a copy of it is kept for the postmaster, for this reason; for trusted clients
+                class=NAME   the class that is asked for (queue_wire.control.priorities); a higher one than the rules
+                             give, for trusted clients
 
 A message in pieces is sent in the place of the first netstring of its package:
 
@@ -29,6 +31,7 @@ A message in pieces is sent in the place of the first netstring of its package:
 This module has the client's side and what both sides share. queue_intake reads packages.
 """
 
+from queue_wire.files.envelope import is_class_name
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import NetstringReader, pack_netstring
 
@@ -105,16 +108,19 @@ def pack_qmqp(message: bytes, sender: bytes, recipients: "Iterable[bytes]") -> b
 
 class IntakeFacts:
     """What a client says of a package: the user whose message it is; whether it comes in pieces; the causes of a hold
-    and of a copy for the postmaster, empty for none.
+    and of a copy for the postmaster, empty for none; the class that is asked for, empty for none.
     """
 
-    __slots__ = ("copy", "hold", "pieces", "uid")
+    __slots__ = ("copy", "hold", "pieces", "priority", "uid")
 
-    def __init__(self, uid: int | None = None, pieces: bool = False, hold: bytes = b"", copy: bytes = b"") -> None:
+    def __init__(
+        self, uid: int | None = None, pieces: bool = False, hold: bytes = b"", copy: bytes = b"", priority: str = ""
+    ) -> None:
         self.uid = uid
         self.pieces = pieces
         self.hold = hold
         self.copy = copy
+        self.priority = priority
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntakeFacts) and self._values == other._values
@@ -123,11 +129,13 @@ class IntakeFacts:
         return f"IntakeFacts{self._values!r}"
 
     @property
-    def _values(self) -> "tuple[int | None, bool, bytes, bytes]":
-        return self.uid, self.pieces, self.hold, self.copy
+    def _values(self) -> "tuple[int | None, bool, bytes, bytes, str]":
+        return self.uid, self.pieces, self.hold, self.copy, self.priority
 
 
-def pack_facts(uid: int | None = None, pieces: bool = False, hold: bytes = b"", copy: bytes = b"") -> bytes:
+def pack_facts(
+    uid: int | None = None, pieces: bool = False, hold: bytes = b"", copy: bytes = b"", priority: str = ""
+) -> bytes:
     """Return facts as a netstring. Control characters of a cause become spaces, and its end is cut off."""
     facts = [b"uid=%d" % uid] if uid is not None else []
     if pieces:
@@ -135,6 +143,8 @@ def pack_facts(uid: int | None = None, pieces: bool = False, hold: bytes = b"", 
     for name, cause in ((b"hold=", hold), (b"copy=", copy)):
         if cause:
             facts.append(name + cause[:CAUSE_MOST].translate(_PRINTABLE))
+    if priority:
+        facts.append(b"class=" + priority.encode("ascii"))
     return pack_netstring(FACTS + b"\0".join(facts))
 
 
@@ -152,6 +162,10 @@ def unpack_facts(payload: bytes) -> IntakeFacts:
                 found.hold = cause
             else:
                 found.copy = cause
+        elif fact.startswith(b"class="):
+            if not is_class_name(fact[6:]):
+                raise FormatError(f"not the name of a class: {quoted(fact[6:])}")
+            found.priority = fact[6:].decode("ascii")
         elif fact.startswith(b"uid="):
             value = fact[4:]
             # 2**32 - 1 stands for no user (chown(2)).
