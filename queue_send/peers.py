@@ -22,6 +22,7 @@ from queue_wire.pipes.cleaning import ANSWERS, REMOVED, TODO, Removal, pack_clea
 from queue_wire.pipes.notice import (
     ANNOUNCE,
     EXIT,
+    FIRST,
     PASSED,
     REREAD,
     WRITTEN,
@@ -59,7 +60,7 @@ class TodoCommands:
 
     def send(self, command: bytes) -> None:
         """Sends a command (queue_wire.pipes.notice)."""
-        self.announces = self.announces or command == ANNOUNCE
+        self.announces = self.announces or command in (ANNOUNCE, FIRST)
         if not self.closed:
             self._pipe.put(command)
 

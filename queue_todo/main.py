@@ -40,6 +40,7 @@ from queue_wire.pipes.notice import (
     ANNOUNCE,
     CLASSIFY,
     EXIT,
+    FIRST,
     LEAVE,
     PASSED,
     REREAD,
@@ -195,7 +196,7 @@ class Classifier:
                 self._pipeline.written()
             elif command == PASSED:
                 self._pipeline.ask_passed()
-            elif command in (ANNOUNCE, LEAVE, CLASSIFY):
+            elif command in (ANNOUNCE, LEAVE, CLASSIFY, FIRST):
                 self._pipeline.set_mode(command)
             else:
                 self._notices.warn(f"unknown command {command[0]}")
