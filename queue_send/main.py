@@ -89,6 +89,7 @@ class QueueSend:
         todo = Notices(
             "queue-todo", processes.TODO_NOTICES, commands, messages.arrive, log, budget, shutdown,
             announce=self._announce, passed=messages.none_late, answer=messages.answer, freeze=messages.freeze,
+            defer=messages.defer_classification,
         )  # fmt: skip
         pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, budget, shutdown)
         intake = Notices(
@@ -97,9 +98,9 @@ class QueueSend:
         )  # fmt: skip
         backlog = Backlog(layout, messages.found, messages.discover, messages.all_found, budget, shutdown, retry)
         rereads = Rereads(config, channels, todo, intake, local_daemon, remote_daemons, log)
-        orders = Orders(messages, cleaner, log, clock, config, retry, todo.send_reread)
+        orders = Orders(messages, cleaner, log, clock, config, retry, todo.send_reread, commands.resubmit)
         figures = FigureList(counters, messages, cleaner, clock, disk, log)
-        queries = Queries(messages, cleaner, clock, config, figures)
+        queries = Queries(messages, cleaner, clock, config, figures, lambda: todo.settings)
         admin = AdminSocket(home, orders, queries, rereads, log, shutdown)
         readiness = Readiness(Supervisor(take_variables()), channels, todo, rereads, shutdown)
         watchdog = Watchdog(messages, log, clock, config, budget, shutdown)

@@ -49,6 +49,7 @@ from queue_wire.pipes.notice import (
     CommandReader,
     Gone,
     Reread,
+    Resubmission,
     pack_reread,
 )
 
@@ -74,6 +75,7 @@ class Classifier:
         # Watch first, then scan: a message that arrives in between is seen twice, and not missed.
         self._watch = Watch(layout.todo_directories(""))
         self._lower: dict[str, Watch] = {}  # The watches of the trees of the lower classes.
+        self._next_look = 0.0  # When a pull may have a look for further trees.
         self._trigger: Trigger | None = None
         self._next_scan = 0.0
         self._named = 0
@@ -128,6 +130,9 @@ class Classifier:
         for priority, watch in self._lower.items():
             if watch.descriptor in ready:
                 self._take_lower_names(priority, watch, now)
+        pulled = self._trigger is not None and self._trigger.descriptor in ready
+        if pulled and now >= self._next_look and self._has_new_classes:
+            self._look_for_classes(now)
         # inotify named these messages before the pull, so first take all names.
         more = self._watch.more or any(watch.more for watch in self._lower.values())
         if self._trigger is not None and self._trigger.descriptor in ready and not more:
@@ -142,7 +147,7 @@ class Classifier:
                 self._notices.warn(trouble)
             if self._pending.scan_began:
                 self._pending.scan_began = False
-                self._look_for_classes()
+                self._look_for_classes(now)
         self._pipeline.run(ready, now, rules)
         if self._rules is not None:
             worked = self._pipeline.take_worked()
@@ -185,6 +190,9 @@ class Classifier:
                 self._pipeline.request(command.message, command.done)
             elif isinstance(command, Gone):
                 self._pipeline.gone(command.message)
+            elif isinstance(command, Resubmission):
+                self._next_rules = 0.0
+                self._pending.resubmit(command.message, time.monotonic())
             elif command == REREAD:
                 self._reread(time.monotonic(), asked=True)
                 # A corrupt message may have been released, which nothing else reports.
@@ -261,12 +269,17 @@ class Classifier:
             watch.lost = False
             self._pending.read_lower_soon()
 
-    def _look_for_classes(self) -> None:
+    @property
+    def _has_new_classes(self) -> bool:
+        return self._layout.has_changed or len(self._layout.lower) != len(self._lower)
+
+    def _look_for_classes(self, now: float) -> None:
         """Look for trees that were made since, and have all of them read."""
         try:
             self._layout.learn_classes()
         except Failure as error:
             self._notices.warn(f"unable to look for classes: {error}; will try again later")
+            self._next_look = now + RULES_RETRY
         self._watch_classes()
         self._pending.read_lower_soon()
 
@@ -285,9 +298,7 @@ class Classifier:
         return self._watch.descriptor is None and self._trigger is None
 
     def _take_trigger(self, pulls: int, now: float) -> None:
-        """Scan if there were more pulls than names from inotify. Look whether the tree of a class was made."""
-        if self._layout.has_changed or len(self._layout.lower) != len(self._lower):
-            self._look_for_classes()
+        """Scan if there were more pulls than names from inotify."""
         if self._watch.descriptor is not None:
             self._take_names(now)
         if pulls > self._named:

@@ -12,6 +12,7 @@ have been taken.
 import os
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 from itertools import chain, islice, repeat
 
 from queue_base.errors import reason
@@ -21,6 +22,7 @@ from queue_wire.ids import unpack_id
 
 SCAN_EVERY = 1500.0  # Seconds: 25 minutes, qmail's SLEEP_TODO.
 RETRY_AFTER = 30.0  # Seconds until a deferred message, or an unreadable directory, is tried again.
+RETRY_MOST = 1800.0  # Seconds until a message is tried again that was deferred often: each time twice as many.
 SAY_EVERY = 600.0  # Seconds after which a warning about an unreadable directory is repeated.
 # The most messages that are taken alone, because a sync with others failed. With more, the disk refuses everything.
 ALONE_MOST = 250
@@ -48,9 +50,10 @@ class Pending:
         self._in_hand: dict[int, bool] = {}  # And whether it was named meanwhile.
         self._scans: set[float] = set()  # When scans began, which is when the messages that they found arrived.
         self.scanned: set[int] = set()  # Ids in hand that a scan has found.
-        # The delay is always the same, so they are due in the order of their deferral.
-        self._later: deque[tuple[float, int]] = deque()
+        self._later: list[tuple[float, int]] = []  # A heap.
         self._later_due: dict[int, float] = {}  # An entry of _later with another time is ignored.
+        self._deferrals: dict[int, int] = {}  # How often each was deferred, of those that are in hand or deferred.
+        self._resubmitted = 0  # So many of the first entries of _later are due now.
         self._lower: list[LowerClass] = []  # The highest first.
         self._classes: dict[int, str] = {}  # Of ids in hand, and of deferred ones, that are of a lower class.
         self._parked: set[int] = set()
@@ -253,6 +256,7 @@ class Pending:
             self._alone.discard(message)
             self.scanned.discard(message)
             self._classes.pop(message, None)
+            self._deferrals.pop(message, None)
             if self._in_hand.pop(message, False):
                 self._wait(message, now, self._layout.class_of(message))
 
@@ -261,14 +265,31 @@ class Pending:
         if len(self._alone) < ALONE_MOST:
             self._alone.update(messages)
 
-    def defer(self, message: int, now: float) -> None:
-        """Try a message again in RETRY_AFTER seconds, or at once if it was named meanwhile."""
+    def defer(self, message: int, now: float) -> float:
+        """Try a message again later, or at once if it was named meanwhile; return the seconds until then.
+
+        The first time that is RETRY_AFTER, and then twice as long each time, up to RETRY_MOST.
+        """
         if self._in_hand.pop(message, False):
             self._classes.pop(message, None)
             self._wait(message, now, self._layout.class_of(message))
+            return 0.0
+        count = self._deferrals.get(message, 0)
+        self._deferrals[message] = count + 1
+        delay = min(RETRY_MOST, RETRY_AFTER * 2.0 ** min(count, 16))
+        self._later_due[message] = now + delay
+        heappush(self._later, (now + delay, message))
+        return delay
+
+    def resubmit(self, message: int, now: float) -> None:
+        """Try a deferred message now, or all of them if the number is 0."""
+        if not message:
+            self._resubmitted = len(self._later)
+            self.scan_soon()
+        elif self._later_due.pop(message, None) is not None:
+            self._wait(message, now, self._classes.pop(message, ""))
         else:
-            self._later_due[message] = now + RETRY_AFTER
-            self._later.append((now + RETRY_AFTER, message))
+            self.add_again([message], now)
 
     def park(self, message: int) -> None:
         """Exclude a message from the next scans, until it is named."""
@@ -283,9 +304,10 @@ class Pending:
     def run(self, now: float) -> str | None:
         """Do one slice: add deferred ids that are due, read names of todo/; return a warning or None."""
         for _ in range(SLICE):
-            if not self._later or self._later[0][0] > now:
+            if not self._later or (self._later[0][0] > now and not self._resubmitted):
                 break
-            due, message = self._later.popleft()
+            due, message = heappop(self._later)
+            self._resubmitted = max(0, self._resubmitted - 1)
             if self._later_due.get(message) == due:
                 del self._later_due[message]
                 self._wait(message, now, self._classes.pop(message, ""))
@@ -349,7 +371,7 @@ class Pending:
 
     def wait(self, now: float) -> float:
         """Return the seconds until `run` has work that no descriptor announces."""
-        if self._scan is not None or self._again or any(lower.found for lower in self._lower):
+        if self._scan is not None or self._again or self._resubmitted or any(lower.found for lower in self._lower):
             return 0.0
         wait = self._next_scan
         if self._later:

@@ -12,6 +12,7 @@ seconds on a disk, must not delay new mail.
 """
 
 import select
+import time
 from collections import deque
 from itertools import chain, repeat
 
@@ -38,10 +39,12 @@ from queue_wire.pipes.notice import (
     Ask,
     Classified,
     ClassifyAnswer,
+    ClassifyDeferral,
     pack_answer,
     pack_arrived,
     pack_ask,
     pack_classified,
+    pack_deferral,
     pack_frozen,
 )
 
@@ -435,10 +438,13 @@ class Pipeline:
             self._worked = True
 
     def _defer(self, group: TodoGroup) -> None:
-        for message, _ in group.deferred:
+        for message, why in group.deferred:
             if message:
                 self._begun.add(message)
-                self._pending.defer(message, self._now)
+                delay = self._pending.defer(message, self._now)
+                if delay:
+                    when = int(time.time() + delay)
+                    self._notices.put(pack_deferral(ClassifyDeferral(message, when, why.encode("utf-8", "replace"))))
         self._warn_deferred(group)
 
     def _warn_deferred(self, group: TodoGroup) -> None:

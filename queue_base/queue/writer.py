@@ -164,7 +164,8 @@ class QueueDraft(Draft):
 
     Before `finish` the caller may set `hold`, the reason for which the message is on hold from the beginning, and
     `copy`, the cause of a copy for the postmaster. `trouble` says why there is no copy. It may also set `priority`, the
-    class that is asked for, and `may_raise`, whether that may be a higher one than the rules give.
+    class that is asked for, and `may_raise`, whether that may be a higher one than the rules give; a daemon that takes
+    the mail of others sets both.
     """
 
     __slots__ = (
@@ -509,8 +510,8 @@ class QueueWriter(Writer):
             self.inflow, self._layout, self._commit, handle, name, self._pid, uid, head, self._descriptors,
             self._choose_class,
         )  # fmt: skip
-        # Whoever writes here asks for the class himself, but those whose mail a daemon takes do not.
-        draft.priority, draft.may_raise = self.priority, bool(self.priority)
+        # Root and the owner may have any class; the caller of a set-uid program, whose environment asks, may not.
+        draft.priority, draft.may_raise = self.priority, self._uid in (0, os.geteuid())
         return draft
 
     def _make_file(self, now: int) -> tuple[int, str]:

@@ -56,6 +56,7 @@ class FileCopy:
             return False
         envelope = b"".join(self._pieces(self._end, self._status.st_size))
         sender, recipients, self.draft.priority = unpack_envelope(envelope)
+        self.draft.may_raise = self.uid == 0
         check_unchanged(self._status, os.fstat(self._handle))
         self.draft.finish(sender, recipients)
         return True

@@ -60,8 +60,9 @@ from queue_wire import logline
 from queue_wire.admin.returning import RecipientSelector
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import TODO, Removal
-from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Classified, ClassifyAnswer, Notice
+from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Classified, ClassifyAnswer, ClassifyDeferral, Notice
 
+DEFERRALS_MOST = 10_000  # Messages that could not be classified of which the reason is known.
 BIRTH_AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
 
@@ -136,6 +137,8 @@ class Messages:
         self._orders: dict[int, bytes] = {}
         self._unread_marks = set(store.held)
         self.changes = MessageChanges(log, disk, events)
+        # The messages that queue-todo could not classify, the latest at the end.
+        self.deferrals: dict[int, ClassifyDeferral] = {}
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Does not wait if there are events, or after the loss of queue-clean: `run` then says what is gone with it."""
@@ -220,6 +223,7 @@ class Messages:
         of this number, which was found on the disk and is gone by now. The files tell which channels have recipients.
         """
         message = notice.message
+        self.deferrals.pop(message, None)
         if self._cleaner.defer(notice if self._none_late else shorten(notice)):
             # The earlier message of this number is being removed; after that the notice is taken again. If it may be
             # late, it is kept without its envelope, because by then it may not look like a late one any more.
@@ -254,6 +258,13 @@ class Messages:
                 channel.scheduler.forget(message)
         if not channels and message not in self.store.held:
             self.finish(message)
+
+    def defer_classification(self, deferral: ClassifyDeferral) -> None:
+        """Notes why a message could not be classified."""
+        self.deferrals.pop(deferral.message, None)
+        self.deferrals[deferral.message] = deferral
+        if len(self.deferrals) > DEFERRALS_MOST:
+            del self.deferrals[next(iter(self.deferrals))]
 
     def _arrive_announced(self, notice: Arrived, now: float) -> None:
         """Adds a message that is delivered from its notice, while it is still in todo/."""

@@ -8,6 +8,8 @@
     P\\0                the answer to the oldest unanswered P of queue-send
     K<id>\\0           the answer to I: the message is classified
     M<id>\\0           the answer to I: the message is not in todo/ any more, or is another one
+    Z<id> <time> <why>\\0   the message could not be classified, for this reason; it is tried again at this time, in
+                       seconds since the epoch
     H<settings>\\0     the answer to H: what is in force of its control files (queue_wire.admin.settings)
     S<settings>\\0     the same without being asked, when it has read them
     netstring          a full notice: C<id> \\0 birth \\0 size \\0 todo size \\0 check \\0 pid \\0 uid \\0 sender
@@ -19,6 +21,7 @@ them, L leave them in todo/, C classify them, F announce those of the first clas
 
     I<id> <done>\\0    classify an announced message; done: the recipients that are done, a bit each, in hexadecimal
     G<id>\\0           an announced message has ended and is gone
+    R<id>\\0           classify a message now that could not be classified; R0: all of them
 
 A full notice has the envelope, so that queue-send need not read it: the birth in microseconds since the epoch, the
 size in bytes, length and CRC-32 of todo/B/I, pid and uid of the injector, and the recipients in the order of todo/B/I,
@@ -54,6 +57,7 @@ FULL_RECIPIENTS = 100
 FULL_BYTES = 8192
 COMMAND_MOST = 200  # Bytes of a record of queue-send.
 NOTICE_MOST = 2 * FULL_BYTES  # Bytes of a record.
+WHY_MOST = 400  # Bytes of the reason for which a message could not be classified.
 SETTINGS_MOST = 8000  # Bytes of the settings in a record.
 LOCAL, REMOTE = b"L", b"R"
 _CLASS = b"P"
@@ -112,6 +116,20 @@ class ClassifyRequest(NamedTuple):
 
     message: int
     done: int
+
+
+class ClassifyDeferral(NamedTuple):
+    """A message that could not be classified: when that is tried again, in seconds since the epoch, and why."""
+
+    message: int
+    time: int
+    why: bytes
+
+
+class Resubmission(NamedTuple):
+    """A request to classify a message now that could not be classified; all of them if the number is 0."""
+
+    message: int
 
 
 class Frozen(NamedTuple):
@@ -180,6 +198,17 @@ def pack_frozen(message: int) -> bytes:
     return b"F%d\0" % message
 
 
+def pack_deferral(deferral: ClassifyDeferral) -> bytes:
+    """Return the Z record, with its NUL. Control characters of the reason become spaces, and its end is cut off."""
+    why = bytes(32 if byte < 32 or byte == 127 else byte for byte in deferral.why[:WHY_MOST])
+    return b"Z%d %d %s\0" % (deferral.message, deferral.time, why)
+
+
+def pack_resubmission(message: int) -> bytes:
+    """Return the R record, with its NUL; 0 for all messages."""
+    return b"R%d\0" % message
+
+
 def pack_reread(reread: Reread) -> bytes:
     """Return the H or S record, with its NUL. The settings contain none, and are cut to SETTINGS_MOST bytes."""
     return b"%s%s\0" % (b"H" if reread.asked else b"S", reread.settings[:SETTINGS_MOST])
@@ -195,7 +224,7 @@ def pack_gone(message: int) -> bytes:
     return b"G%d\0" % message
 
 
-def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Frozen | Reread | Ask | bytes:
+def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | ClassifyDeferral | Frozen | Reread | Ask | bytes:
     """Return what one record of a NoticeReader holds; bytes are a log line. Raises FormatError."""
     kind = record[:1]
     if kind == b"L":
@@ -206,6 +235,8 @@ def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Frozen | Reread | 
         return _unpack_arrived(record)
     if kind == b"K" or kind == b"M":
         return ClassifyAnswer(unpack_id(record[1:]), kind == b"K")
+    if kind == b"Z":
+        return _unpack_deferral(record)
     if kind == b"F":
         return Frozen(unpack_id(record[1:]))
     if kind == b"H" or kind == b"S":
@@ -219,6 +250,14 @@ def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Frozen | Reread | 
     if space and not is_class_name(priority):
         raise FormatError(f"notice: not a class: {quoted(record)}")
     return Classified(unpack_id(number), channel in b"LB", channel in b"RB", priority.decode("ascii"))
+
+
+def _unpack_deferral(record: bytes) -> ClassifyDeferral:
+    number, _, rest = record[1:].partition(b" ")
+    time, space, why = rest.partition(b" ")
+    if not space or not time.isdigit() or len(time) > 18:
+        raise FormatError(f"notice: not id, time and reason: {quoted(record)}")
+    return ClassifyDeferral(unpack_id(number), int(time), why[:WHY_MOST])
 
 
 def _unpack_arrived(record: bytes) -> Arrived:
@@ -246,19 +285,19 @@ def _unpack_arrived(record: bytes) -> Arrived:
 
 
 class CommandReader:
-    """Reads the commands of queue-send: single bytes, and records that begin with I or G and end with a NUL."""
+    """Reads the commands of queue-send: single bytes, and records that begin with I, G or R and end with a NUL."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, data: bytes) -> list[bytes | ClassifyRequest | Gone]:
+    def feed(self, data: bytes) -> list[bytes | ClassifyRequest | Gone | Resubmission]:
         """Return the commands that `data` completes; a byte is returned as it is. Raises FormatError."""
         data, self._rest = self._rest + data, b""
-        commands: list[bytes | ClassifyRequest | Gone] = []
+        commands: list[bytes | ClassifyRequest | Gone | Resubmission] = []
         at = 0
         while at < len(data):
             command = data[at : at + 1]
-            if command not in b"IG":
+            if command not in b"IGR":
                 commands.append(command)
                 at += 1
                 continue
@@ -273,7 +312,9 @@ class CommandReader:
         return commands
 
 
-def _unpack_command(record: bytes) -> ClassifyRequest | Gone:
+def _unpack_command(record: bytes) -> ClassifyRequest | Gone | Resubmission:
+    if record[:1] == b"R":
+        return Resubmission(0 if record == b"R0" else unpack_id(record[1:]))
     if record[:1] == b"G":
         return Gone(unpack_id(record[1:]))
     number, _, done = record[1:].partition(b" ")

@@ -17,7 +17,7 @@ from queue_admin.home.adoption import adopt, undo
 from queue_base.errors import Permanent
 from queue_base.queue.class_trees import make_class_tree
 from queue_base.queue.layout import CLASS_BIT, open_layout
-from queue_wire.files.envelope import pack_info, unpack_info
+from queue_wire.files.envelope import pack_info, unpack_info, unpack_info_class
 from queue_wire.ids import pack_long_id
 from support.inject.qmail_queue import our_owner, qmail_accounts
 from support.queues.listed_queue import BIRTH, Queue, lines
@@ -101,6 +101,16 @@ def test_repair_moves_what_waits_to_todo(classed: ClassedQueue) -> None:
     assert classed.moved().read_bytes() == TODO
     assert stat.S_IMODE(classed.info.stat().st_mode) == 0o600 | CLASS_BIT
     assert open_layout(classed.queue.home.queue).lower == ()
+
+
+def test_a_copy_has_the_class_of_what_is_classified(classed: ClassedQueue, tmp_path: Path) -> None:
+    target = tmp_path / "copy"
+    assert classed.queue.run("copy", str(target)) == 0
+    found = [path for path in target.glob("queue/info/*/*") if path.is_file()]
+    assert [unpack_info_class(path.read_bytes())[1] for path in found] == ["bulk"]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in found] == [0o600 | CLASS_BIT]
+    todo = [path for path in target.glob("queue/todo/**/*") if path.is_file()]
+    assert len(todo) == 2 and not (target / "queue/priority").exists()
 
 
 def test_another_split_leaves_no_tree_of_the_old_one(tmp_path: Path) -> None:

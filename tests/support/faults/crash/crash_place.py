@@ -16,6 +16,7 @@ from queue_wire.pipes.notice import (
     Ask,
     Classified,
     ClassifyAnswer,
+    ClassifyDeferral,
     Frozen,
     Notice,
     NoticeReader,
@@ -168,7 +169,7 @@ class Answers:
 def queue_notices(said: bytes) -> list[Sent]:
     """Return the whole records of what queue-todo said."""
     found = [unpack_notice(record) for record in _records(said)]
-    return [notice for notice in found if not isinstance(notice, Reread)]
+    return [notice for notice in found if not isinstance(notice, Reread | ClassifyDeferral)]
 
 
 def _records(said: bytes) -> list[bytes]:
