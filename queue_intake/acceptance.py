@@ -109,7 +109,7 @@ class Acceptance:
         if (refusal := self.promise(promise, size)) is not None:
             return refusal
         try:
-            return self._writer.begin(uid)
+            return self._writer.begin(uid, checked=True)
         except QueueTrouble as error:
             self.promised -= promise
             return refusal_of(error)

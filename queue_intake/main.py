@@ -1,8 +1,9 @@
 """queue-intake: takes messages by QMTP and QMQP, for queue-smtpd, local programs and null clients.
 
 Descriptor 0 is a pipe from queue-send: H rereads the control files, and its end ends queue-intake. Descriptor 1 takes
-log lines for queue-send to print. One thread serves all connections and never waits; a second one commits. All messages
-that are complete when a commit begins share it, whichever connections they came over, and are answered K after it.
+log lines for queue-send to print. One thread serves all connections and never waits for a sync; others do.
+All messages that are complete when a commit begins share it, whichever connections they came over, and are answered K
+after it.
 
 At TERM, or when queue-send has gone, it takes no more mail, commits what it has received whole, answers, and exits. A
 message whose connection ends before it is complete is dropped; one that was not answered may be in the queue all the
@@ -25,19 +26,19 @@ from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.daemon.signals import Signals, ignore
 from queue_base.errors import Failure, Temporary, complain, reason
 from queue_base.home import Home, take_daemon_home
-from queue_base.queue.layout import open_layout
+from queue_base.queue.layout import open_layout, queue_in_memory
 from queue_base.queue.writer import QueueWriter
 from queue_intake.acceptance import Acceptance, Refusal
 from queue_intake.client_connection import ClientConnection, IntakeClient, Memory
 from queue_intake.commit_group import (
     GROUP,
-    LARGE,
+    CommitGroup,
     PartSync,
     ReceivedMessage,
     accepted_text,
-    commit,
     copy_trouble,
-    sync_contents,
+    is_large,
+    prepare_large,
 )
 from queue_intake.listener import NotAllowed, TcpListener, UnixListener
 from queue_intake.sharing import Holdings, Turns, limits_for
@@ -53,11 +54,13 @@ Takes messages by QMTP and QMQP, and puts them into the queue. It is started by 
 """
 DESCRIPTORS = 8192  # What it asks for, within the limit of its process.
 EVENTS = 2048  # Descriptors of one poll: those of all clients, so that they can have turns.
-TURN = 0.010  # Seconds of a turn for connections; the others have their turn next.
+TURN = 0.008  # Seconds of a turn for connections; the others have their turn next.
+COMMITTING = 0.004  # Seconds of a turn for the names and envelopes of messages.
 ACCEPTING = 0.005  # Seconds of a turn for new connections: users may open and close them all the time.
 PAUSE = 1.0  # Seconds without new connections when no descriptors are left for them.
 CHECK = 1.0  # Seconds between looks for silent clients.
 CLOSING = 30.0  # Seconds for the last commits and answers. A disk that hangs must not prevent the exit.
+KEPT = 256  # Directories of the queue that stay open.
 LOG_MAX = 1 << 20  # Bytes of log lines that queue-send has not read; others are dropped.
 
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
@@ -97,30 +100,8 @@ class LogPipe:
             self.lost = True
 
 
-class CommitGroup:
-    """Messages that share a commit, each with its connection; `trouble` is what went wrong with the disk."""
-
-    def __init__(self, writer: QueueWriter, members: list[tuple[ClientConnection, ReceivedMessage]]) -> None:
-        self.members = members
-        self.trouble = ""
-        self._writer = writer
-
-    def run(self) -> None:
-        """Commit; a thread calls it."""
-        self.trouble = commit(self._writer, [message for _, message in self.members])
-
-    def end(self, result: Result) -> None:
-        """Decide what the thread has left undecided, for lack of memory."""
-        if result is None:
-            return
-        self.trouble = reason(result)
-        for _, message in self.members:
-            if message.refusal is None and not message.draft.queued:
-                message.give_up(Refusal(TEMPORARY, f"unable to queue the message: {self.trouble} (#4.3.0)"))
-
-
 class LargeMessage:
-    """A message whose contents are to be synced before its commit."""
+    """A message that a thread prepares before its commit."""
 
     def __init__(self, connection: ClientConnection, message: ReceivedMessage) -> None:
         self.connection = connection
@@ -128,7 +109,7 @@ class LargeMessage:
 
     def run(self) -> None:
         """Sync; a thread calls it."""
-        sync_contents(self.message)
+        prepare_large(self.message)
 
 
 class Intake:
@@ -139,8 +120,15 @@ class Intake:
         self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         self._log = LogPipe(1)
         self._troubles = LimitedLog(self._log.warn, "more failures")
-        self._holdings = Holdings(limits_for(raise_limit(DESCRIPTORS)))
-        self._writer = QueueWriter(home, open_layout(home.queue), os.getuid())
+        descriptors = raise_limit(DESCRIPTORS)
+        self._holdings = Holdings(limits_for(descriptors))
+        # A group that held more of them would be synced early, by the loop.
+        self._group_most = max(1, min(GROUP, descriptors // 8))
+        self._pid = os.getpid()
+        layout = open_layout(home.queue)
+        self._writer = QueueWriter(home, layout, os.getuid(), kept_most=min(KEPT, descriptors // 16))
+        # Then the loop itself syncs: to hand that over to a thread costs much more.
+        self._in_memory = queue_in_memory(layout)
         self._acceptance = Acceptance(home, self._writer, self._log.warn)
         self._memory = Memory()
         self._commits, self._syncs = DiskThread(), DiskThread()
@@ -150,7 +138,9 @@ class Intake:
         self._events: dict[ClientConnection, int] = {}  # Of those that are ready.
         self._large: Turns[PartSync | LargeMessage] = Turns()
         self._turns: Turns[tuple[ClientConnection, ReceivedMessage]] = Turns()
-        self._done: list[CommitGroup] = []
+        # The commit that is under way, and the connections of its messages.
+        self._group: CommitGroup | None = None
+        self._members: list[ClientConnection] = []
         self._accept_at = self._check_at = 0.0
         self._closing_by: float | None = None
         self._epoll = select.epoll()
@@ -207,11 +197,13 @@ class Intake:
             self._accept(self._listeners[descriptor], now)
         self._commits.run(ready, now)
         self._syncs.run(ready, now)
-        self._end_commits(now)
+        if self._group is not None:
+            self._commit(now)
         self._resume(now)
         self._serve_ready(now)
         self._begin_sync()
-        self._begin_commit()
+        if self._group is None and len(self._turns):
+            self._commit(now)
         if now >= self._check_at:
             self._check_at = now + CHECK
             self._end_late(now)
@@ -222,6 +214,8 @@ class Intake:
     def _wait(self, now: float) -> float:
         """Return the seconds to wait at most."""
         if self._commits.has_results or self._syncs.has_results or len(self._ready):
+            return 0.0
+        if not self._commits.busy and (self._group is not None or len(self._turns)):
             return 0.0
         if any(each.yields for each in self._delayed):
             return 0.0
@@ -338,7 +332,7 @@ class Intake:
         for part in connection.take_parts():
             self._large.add(connection.client.name, part)
         for message in complete:
-            if message.size > LARGE:
+            if is_large(message):
                 self._large.add(message.client, LargeMessage(connection, message))
             else:
                 self._turns.add(message.client, (connection, message))
@@ -385,34 +379,53 @@ class Intake:
             self._epoll.register(connection.descriptor, wanted)
         connection.interest = wanted
 
-    def _begin_commit(self) -> None:
-        """Begin a commit of the messages that wait, if none runs."""
-        if not self._commits.busy and len(self._turns):
-            group = CommitGroup(self._writer, self._turns.take(GROUP))
-            self._commits.submit(group.run, partial(self._committed, group))
+    def _commit(self, now: float) -> None:
+        """Go on with the commit, or begin one of the messages that wait, for a while; a thread waits for the disk."""
+        if self._commits.busy:
+            return
+        group = self._group
+        if group is None:
+            group = self._group = CommitGroup(self._writer)
+        if not group.begun:
+            until = time.monotonic() + COMMITTING
+            while len(self._turns) and len(group.messages) < self._group_most:
+                ((connection, message),) = self._turns.take(1)
+                self._members.append(connection)
+                group.add(message)
+                if time.monotonic() >= until:
+                    break
+            # Without a disk a larger group saves nothing that is worth a wait.
+            if not self._in_memory and len(self._turns) and len(group.messages) < self._group_most:
+                return
+        while group.go_on():
+            if not self._in_memory:
+                self._commits.submit(group.sync, partial(self._synced_group, group))
+                return
+            group.sync()
+        self._end_commit(group, now)
 
-    def _committed(self, group: CommitGroup, result: Result) -> None:
-        group.end(result)
-        self._done.append(group)
+    def _synced_group(self, group: CommitGroup, result: Result) -> None:
+        # Lack of memory; the other failures show in the next step.
+        if result is not None:
+            group.fail(result)
 
-    def _end_commits(self, now: float) -> None:
-        """Answer the messages whose commits have ended."""
-        groups, self._done = self._done, []
-        for group in groups:
-            if group.trouble:
-                self._troubles.add(f"{group.trouble}; its clients were told to try again later")
-            if uncopied := copy_trouble([message for _, message in group.members]):
-                self._troubles.add(f"no copy for the postmaster was made: {uncopied}; the message is queued without it")
-            touched = set()
-            for connection, message in group.members:
-                text = b"" if message.refusal is not None else accepted_text(message, os.getpid())
-                connection.decide(message, text, now)
-                touched.add(connection)
-            for connection in touched:
-                if not connection.closed:
-                    connection.send(now)
-                    self._settle(connection)
-            self._unblock()
+    def _end_commit(self, group: CommitGroup, now: float) -> None:
+        """Answer the messages of a commit that has ended."""
+        members, self._members, self._group = self._members, [], None
+        if group.trouble:
+            self._troubles.add(f"{group.trouble}; its clients were told to try again later")
+        if uncopied := copy_trouble(group.messages):
+            self._troubles.add(f"no copy for the postmaster was made: {uncopied}; the message is queued without it")
+        touched: dict[ClientConnection, None] = {}
+        for connection, message in zip(members, group.messages, strict=True):
+            text = b"" if message.refusal is not None else accepted_text(message, self._pid)
+            connection.decide(message, text, now)
+            touched[connection] = None
+        for connection in touched:
+            if not connection.closed:
+                connection.send(now)
+                self._settle(connection)
+        self._unblock()
 
     def _unblock(self) -> None:
         """Let connections go on that were blocked, if they may by now."""
@@ -450,7 +463,7 @@ class Intake:
         """Whether it is to exit, and everything was answered, or takes too long."""
         if self._closing_by is None:
             return False
-        waiting = self._connections or len(self._turns) or len(self._large) or self._commits.busy or self._syncs.busy
+        waiting = self._connections or len(self._turns) or len(self._large) or self._group or self._syncs.busy
         return not waiting or time.monotonic() >= self._closing_by
 
 

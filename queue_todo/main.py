@@ -60,6 +60,9 @@ The classifier: splits each new envelope into local and remote recipients. It is
 """
 RULES_RETRY = 60.0  # Seconds between attempts to read control files or holds that could not be read at start.
 FINISHING = 10.0  # Seconds after X to finish groups that are in the log; a disk that hangs must not prevent the exit.
+# Seconds after names were taken until others are: their messages are announced together, which costs all peers less.
+# Until then they wake nobody. A message that comes alone does not wait.
+GATHER = 0.005
 BLIND_SCAN = 5.0  # Seconds between scans without inotify and without a trigger.
 
 
@@ -79,6 +82,7 @@ class Classifier:
         self._trigger: Trigger | None = None
         self._next_scan = 0.0
         self._named = 0
+        self._gather_until = 0.0
         self._files = RuleFiles(home)
         self._next_rules = 0.0
         self._holds = StandingHolds(layout.queue)
@@ -99,7 +103,9 @@ class Classifier:
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Register the descriptors; return the seconds to wait at most."""
         trigger = None if self._trigger is None else self._trigger.descriptor
-        for descriptor in (0, trigger, self._watch.descriptor, *(watch.descriptor for watch in self._lower.values())):
+        gathering = now < self._gather_until and self._watch.descriptor is not None
+        watches = [watch.descriptor for watch in (self._watch, *self._lower.values())]
+        for descriptor in (0,) if gathering else (0, trigger, *watches):
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
         poll.register(1, select.POLLOUT if self._notices.unwritten else 0)
@@ -108,6 +114,7 @@ class Classifier:
             self._space.wait(now),
             self._backpressure.wait(now, self._arrival),
             self._pipeline.prepare(poll, now, rules),
+            self._gather_until - now if gathering else 3600.0,
         )
         if self._end is not None:
             return min(wait, max(0.0, self._end - now))
@@ -125,17 +132,19 @@ class Classifier:
             self._obey()
         if self._rules is None and now >= self._next_rules:
             self._reread(now)
-        if self._watch.descriptor in ready:
+        gathered = 0.0 < self._gather_until <= now
+        if gathered or self._watch.descriptor in ready:
+            self._gather_until = 0.0
             self._take_names(now)
         for priority, watch in self._lower.items():
-            if watch.descriptor in ready:
+            if gathered or watch.descriptor in ready:
                 self._take_lower_names(priority, watch, now)
-        pulled = self._trigger is not None and self._trigger.descriptor in ready
+        pulled = self._trigger is not None and (gathered or self._trigger.descriptor in ready)
         if pulled and now >= self._next_look and self._has_new_classes:
             self._look_for_classes(now)
         # inotify named these messages before the pull, so first take all names.
         more = self._watch.more or any(watch.more for watch in self._lower.values())
-        if self._trigger is not None and self._trigger.descriptor in ready and not more:
+        if self._trigger is not None and pulled and not more:
             self._take_trigger(self._trigger.clear(), now)
         if self._blind and now >= self._next_scan:
             self._next_scan = now + BLIND_SCAN
@@ -252,6 +261,8 @@ class Classifier:
                 continue  # Not a message.
         self._named += len(found)
         self._pending.add(found, now)
+        if found:
+            self._gather_until = now + GATHER
         if self._watch.lost:
             self._watch.lost = False
             self._pending.scan_soon()
@@ -265,6 +276,8 @@ class Classifier:
                 continue  # Not a message.
         self._named += len(found)
         self._pending.add(found, now, priority)
+        if found:
+            self._gather_until = now + GATHER
         if watch.lost:
             watch.lost = False
             self._pending.read_lower_soon()

@@ -14,6 +14,7 @@ import os
 import stat
 import time
 
+from queue_base.durable import is_in_memory
 from queue_base.errors import Permanent, Temporary, reason
 from queue_wire.files.envelope import is_class_name
 
@@ -165,6 +166,14 @@ def find_classes(queue: str, split: int) -> tuple[str, ...]:
     for name in found:
         _check_buckets(queue, f"{PRIORITY}/{name}", split)
     return found
+
+
+def queue_in_memory(layout: Layout) -> bool:
+    """Return whether no sync of a file in the queue waits for a disk, because there is none."""
+    try:
+        return all(is_in_memory(f"{layout.queue}/{kind}") for kind in (*HASHED, "intd", "todo"))
+    except OSError:
+        return False
 
 
 def count_buckets(queue: str, kind: str) -> int:

@@ -49,6 +49,7 @@ def intake() -> Intake:
     """Return one without descriptors and threads."""
     found = Intake.__new__(Intake)
     found._ready, found._large, found._events, found._delayed = Turns(), Turns(), {}, set()
+    found._turns, found._group, found._members = Turns(), None, []
     found._connections = {}
     found._accept_at = found._check_at = 0.0
     found._closing_by = None
