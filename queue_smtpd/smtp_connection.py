@@ -594,6 +594,8 @@ class SmtpConnection:
         """Have a program queue the message."""
         message = GivenMessage(session_filter.pieces(), verdict.sender, verdict.recipients)
         environment = session_filter.environment(self._session.trusted)
+        if self._session.priority:
+            environment[b"QUEUE_PRIORITY"] = self._session.priority.encode("ascii")
         answer, why = await self._open.programs.run(session_filter.program, environment, message)
         if why:
             session_filter.note_program(why)
