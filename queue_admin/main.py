@@ -21,6 +21,7 @@ from queue_admin.commands.messages import log as log_command
 from queue_admin.commands.messages import maildrop as maildrop_command
 from queue_admin.commands.messages import mailq as mailq_command
 from queue_admin.commands.messages import postman as postman_command
+from queue_admin.commands.messages import resubmit as resubmit_command
 from queue_admin.commands.messages import show as show_command
 from queue_admin.commands.messages import stored as stored_command
 from queue_admin.commands.state import destinations as destinations_command
@@ -61,6 +62,7 @@ COMMANDS = (
     import_aliases_command,
     check_command,
     repair_command,
+    resubmit_command,
     copy_command,
     version_command,
 )

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from queue_base.errors import reason
+from queue_base.errors import Failure, reason
 from queue_base.queue.layout import Layout, Presence, is_there
 from queue_base.queue.removal import clear_left_marks, remove_messages
 from queue_wire.format_error import FormatError
@@ -76,6 +76,10 @@ def _sweep_last(layout: Layout, directory: str, now: float) -> Swept:
 def _sweep_mess(layout: Layout, directory: str, now: float, failing: Collection[int]) -> Swept:
     dead = []
     troubles: list[OSError] = []
+    try:
+        layout.learn_classes()  # A message in a tree that is not known would look like one of no state but S2.
+    except Failure as error:
+        return Swept(0, f"unable to sweep {directory}: {error}")
     for name in _old_names(directory, now, troubles):
         try:
             message = unpack_id(os.fsencode(name))

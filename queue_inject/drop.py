@@ -34,9 +34,10 @@ _MODE_WITHOUT_GROUP = 0o1644
 class DropDraft(Draft):
     """A message in maildrop/: tmp.X while it is written, mail.X when it is safe."""
 
-    __slots__ = ("final", "renamed")
+    __slots__ = ("_priority", "final", "renamed")
 
-    def __init__(self, inflow: InflowControl, group: int) -> None:
+    def __init__(self, inflow: InflowControl, group: int, priority: str = "") -> None:
+        """`priority` is the class that is asked for, empty for none."""
         directory = inflow.path
         name = os.urandom(16).hex()
         path = f"{directory}/{TEMPORARY_PREFIX}{name}"
@@ -48,9 +49,10 @@ class DropDraft(Draft):
         super().__init__(inflow, path, handle, pack_header(0))
         self.final = f"{directory}/{FINISHED_PREFIX}{name}"
         self.renamed = False
+        self._priority = priority
 
     def finish(self, sender: bytes, recipients: list[bytes]) -> None:
-        envelope = pack_envelope(sender, recipients)
+        envelope = pack_envelope(sender, recipients, self._priority)
         if self._head:
             self.write(b"")
         try:
@@ -94,7 +96,7 @@ class DropWriter(Writer):
 
     def begin(self) -> DropDraft:
         self.inflow.check()
-        return DropDraft(self.inflow, self._group)
+        return DropDraft(self.inflow, self._group, self.priority)
 
     def commit(self, drafts: "Sequence[Draft]") -> None:
         drops = [draft for draft in drafts if isinstance(draft, DropDraft)]

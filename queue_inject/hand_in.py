@@ -20,7 +20,7 @@ from queue_base.queue.writer import Draft, Writer
 from queue_inject.drop import DropDraft, DropWriter
 from queue_wire.files.maildrop import pack_envelope as check_envelope
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.qmtp import ACCEPTED, SOCKET, Answer, AnswerReader, pack_package
+from queue_wire.pipes.qmtp import ACCEPTED, SOCKET, Answer, AnswerReader, pack_facts, pack_package
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,17 +46,19 @@ class IntakeDraft(Draft):
     """
 
     __slots__ = (
-        "_drops", "_long_id", "_message", "_recipients", "_sender", "_size", "answered", "count", "drop", "lost",
-        "package",
+        "_drops", "_long_id", "_message", "_priority", "_recipients", "_sender", "_size", "answered", "count", "drop",
+        "lost", "package",
     )  # fmt: skip
 
-    def __init__(self, drops: DropWriter) -> None:
+    def __init__(self, drops: DropWriter, priority: str) -> None:
+        """`priority` is the class that is asked for, empty for none."""
         super().__init__(drops.inflow, SOCKET, -1, b"")
         self.drop: DropDraft | None = None
         self.package = b""
         self.count = 0
         self.answered = self.lost = False
         self._drops = drops
+        self._priority = priority
         self._long_id = "-"
         self._message: list[bytes] = []
         self._size = 0
@@ -85,6 +87,8 @@ class IntakeDraft(Draft):
             self.drop.finish(sender, recipients)
         else:
             self.package = pack_package(b"".join(self._message), sender, recipients)
+            if self._priority:
+                self.package = pack_facts(priority=self._priority) + self.package
 
     def fall_back(self) -> DropDraft:
         """Make a draft in maildrop/ of it, finished. Raises QueueTrouble."""
@@ -124,7 +128,8 @@ class IntakeWriter(Writer):
         self.inflow = drops.inflow
 
     def begin(self) -> IntakeDraft:
-        return IntakeDraft(self._drops)
+        self._drops.priority = self.priority
+        return IntakeDraft(self._drops, self.priority)
 
     def commit(self, drafts: "Sequence[Draft]") -> None:
         mine = [draft for draft in drafts if isinstance(draft, IntakeDraft)]

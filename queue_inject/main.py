@@ -15,7 +15,7 @@ from queue_inject.header.completer import Completer
 from queue_inject.header.fields import HeaderReader
 from queue_inject.header.identity import show_address
 from queue_inject.source import Deadline, TimedSource, guard_descriptors
-from queue_inject.writers import open_writer
+from queue_inject.writers import PRIORITY, open_writer
 from queue_wire.format_error import FieldError, FormatError
 
 TYPE_CHECKING = False
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PROGRAM = "queue-inject"
-USAGE = "usage: queue-inject [--home HOME] [-aAhHnN] [-f SENDER] [RECIPIENT ...]"
+USAGE = "usage: queue-inject [--home HOME] [--priority CLASS] [-aAhHnN] [-f SENDER] [RECIPIENT ...]"
 HELP = f"""{USAGE} <message
 Completes the header of a message and puts the message in the queue.
   -a, -h, -H, -A  recipients: arguments; header; both; arguments, or the header if there are none (default)
   -f SENDER       envelope sender
   -n, -N          print the message instead; queue it (default)
+  --priority CLASS  the class of the message, one of control/priorities (default normal, bulk)
   --batch FORMAT  many messages: mbox, mboxo, bsmtp, netstring; see --batch --help
 Exit code 0: queued; 100: the message cannot be sent; 111: a problem that may pass.
 """
@@ -113,6 +114,23 @@ def show(message: "Iterable[bytes]") -> None:
             raise Temporary(f"unable to write standard output: {reason(error)}") from error
 
 
+def take_priority(arguments: list[str]) -> list[str]:
+    """Return the arguments without a leading `--priority CLASS`. What is queued, also by a filter, has the class then.
+
+    Raises Usage.
+    """
+    if not arguments or not arguments[0].startswith("--priority"):
+        return arguments
+    option, equals, name = arguments[0].partition("=")
+    rest = arguments[1:]
+    if option == "--priority" and not equals and rest:
+        name, rest = rest[0], rest[1:]
+    if option != "--priority" or not name:
+        raise Usage(f"--priority needs a class; {USAGE}")
+    os.environ[PRIORITY] = name
+    return rest
+
+
 def run_batch(home: Home, arguments: list[str]) -> None:
     """Queue a batch, or print its help. Raises a Failure."""
     # Imported here because a single message does not need it.
@@ -121,7 +139,7 @@ def run_batch(home: Home, arguments: list[str]) -> None:
     if take_help(arguments[-1:], BATCH_HELP, short=False):
         return
     batch = BatchOptions(arguments)
-    options = Options(batch.rest)
+    options = Options(take_priority(batch.rest))
     batch.check(options.show)
     guard_descriptors(needed=2)
     completer = None
@@ -141,6 +159,7 @@ def main(argv: list[str]) -> int:
     os.umask(0o027)
     try:
         home, rest = take_home(argv[1:])
+        rest = take_priority(rest)
         if rest[:1] and rest[0].startswith(("--batch", "--skip")):
             run_batch(home, rest)
         # -h is an option of its own.

@@ -12,6 +12,8 @@ from queue_base.home import Home, enqueue_program
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter, Writer
 
+PRIORITY = "QUEUE_PRIORITY"
+
 
 def open_writer(home: Home, filters: bool = False) -> Writer:
     """Return the writer for this user; root becomes the owner of queue/ first. Raises QueueTrouble.
@@ -19,7 +21,19 @@ def open_writer(home: Home, filters: bool = False) -> Writer:
     The uid on record stays the real user id that the program was started with. With `filters`, a program that the
     environment names gets the message instead. queue-enqueue never asks for that, since such programs run it to queue
     the message.
+
+    QUEUE_PRIORITY names the class that is asked for. Raises Usage if there is no such class.
     """
+    writer = _choose_writer(home, filters)
+    if name := os.environ.get(PRIORITY):
+        # Imported here because most mail asks for no class.
+        from queue_base.queue.class_trees import check_class
+
+        writer.priority = check_class(home, name)
+    return writer
+
+
+def _choose_writer(home: Home, filters: bool) -> Writer:
     named = enqueue_program() if filters else None
     if named is not None:
         # Imported here because it takes half as long as everything else together.

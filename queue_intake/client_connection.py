@@ -73,11 +73,12 @@ class _Incoming:
 
     gathered: bytes that are not written yet. promised: the bytes that the acceptance has promised for it and that are
     not written yet. unsynced: the bytes that were written since its last PartSync, `part`. hold, copy: causes.
-    unnumbered: the place of its number has not come yet.
+    priority: the class that is asked for. unnumbered: the place of its number has not come yet.
     """
 
     __slots__ = (
-        "begun", "copy", "draft", "gathered", "hold", "in_pieces", "part", "promised", "refusal", "size", "unnumbered",
+        "begun", "copy", "draft", "gathered", "hold", "in_pieces", "part", "priority", "promised", "refusal", "size",
+        "unnumbered",
         "unsynced", "written",
     )  # fmt: skip
 
@@ -91,6 +92,7 @@ class _Incoming:
         self.part: PartSync | None = None
         self.refusal: Refusal | None = None
         self.hold = self.copy = b""
+        self.priority = ""
         self.unnumbered = False
 
 
@@ -212,6 +214,7 @@ class ClientConnection:
             return
         incoming.hold = facts.hold or incoming.hold
         incoming.copy = facts.copy or incoming.copy
+        incoming.priority = facts.priority or incoming.priority
 
     def take_parts(self) -> list[PartSync]:
         """Return the syncs that are wanted, and forget them. They are to run before that of their whole message."""
@@ -387,6 +390,7 @@ class ClientConnection:
             self._answer(place, package, incoming.refusal or _NO_SENDER)
             return []
         incoming.draft.hold, incoming.draft.copy = incoming.hold, incoming.copy
+        incoming.draft.priority, incoming.draft.may_raise = incoming.priority, self.client.trusted
         self._take_off(incoming, incoming.promised)
         self._in_hand += 1
         # From here on its recipients are counted as those of the message.

@@ -46,14 +46,15 @@ class Protocol(Enum):
 
 
 class PackageFacts(NamedTuple):
-    """What a client says of its next package, or of the one that it sends: the uid of the user whose message it is, and
-    the causes of a hold and of a copy for the postmaster, empty for none. Or `numbers`: its messages have places for
-    their numbers.
+    """What a client says of its next package, or of the one that it sends: the uid of the user whose message it is, the
+    causes of a hold and of a copy for the postmaster, and the class that is asked for, empty for none. Or `numbers`:
+    its messages have places for their numbers.
     """
 
     uid: int | None
     hold: bytes = b""
     copy: bytes = b""
+    priority: str = ""
     numbers: bool = False
 
 
@@ -303,7 +304,7 @@ class PackageReader:
         else:
             self._pieces = facts.pieces
             self._read_comma(_Next.PACKAGE)
-        return PackageFacts(facts.uid, facts.hold, facts.copy, facts.numbers)
+        return PackageFacts(facts.uid, facts.hold, facts.copy, facts.priority, facts.numbers)
 
     def _read_piece_kind(self) -> None:
         """Look at the first byte of a piece. Raises FormatError."""

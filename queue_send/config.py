@@ -29,6 +29,7 @@ from queue_wire.control.destinationlimits import (
 from queue_wire.control.lines import NUMBERS, lines_without_colon, unpack_line, unpack_map, unpack_number
 from queue_wire.control.localroutes import UNREADABLE, find_local_route, unpack_local_routes
 from queue_wire.control.ondemand import OnDemandLines, unpack_ondemand
+from queue_wire.control.priorities import DEFAULT_CLASSES, unpack_priorities
 from queue_wire.control.registry import BY_NAME, NO_COLON, OF_QMAIL, describe_changes, is_copy, nearest_name
 from queue_wire.control.schedule import Schedule, unpack_ages, unpack_schedule
 from queue_wire.control.smtproutes import Routes, unpack_routes
@@ -57,6 +58,8 @@ class SendConfig(NamedTuple):
     lines: LimitLines
     activelimit: int
     classifyafter: int
+    priorities: tuple[str, ...]
+    bulkshare: int
     retry: Schedule
     routes: Routes
     localroutes: Routes
@@ -72,6 +75,7 @@ class SendConfig(NamedTuple):
             active=self.activelimit,
             limits=self.destinations,
             table=LimitTable(self.lines, self.routes, kind == "local"),
+            bulkshare=self.bulkshare,
             expiry_round=seconds_in_environment("QUEUE_WATCHDOG_ROUND", ROUND),
         )
 
@@ -166,6 +170,8 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
         lines=join_lines(parsed(LIMITS, unpack_limits, []), parsed(RATES, unpack_rates, [])),
         activelimit=number("activelimit"),
         classifyafter=number("classifyafter"),
+        priorities=parsed("priorities", unpack_priorities, DEFAULT_CLASSES),
+        bulkshare=number("bulkshare"),
         retry=retry,
         routes=parsed("smtproutes", colons(unpack_routes), {}),
         # queue-local would bounce the mail of those who have no mailbox there.

@@ -73,7 +73,7 @@ class QueueSend:
         retry, shutdown, events = DiskRetry(log), Shutdown(log), Events()
         commands = TodoCommands(processes.TODO_COMMANDS)
         announced = Announced(layout, log, config, shutdown, commands.send)
-        store = Store(layout, announced)
+        store = Store(layout, announced, config.current.priorities)
         bouncer = Bouncer(home, store, log, clock, config, disk, budget, shutdown, events)
         delays = DelayNotifier(home, store, log, clock, config, budget, shutdown, events)
         results = ResultWriter(layout, log, clock, disk, events)
@@ -97,6 +97,7 @@ class QueueSend:
         todo = Notices(
             "queue-todo", processes.TODO_NOTICES, commands, messages.arrive, log, budget, shutdown,
             announce=self._announce, passed=messages.none_late, answer=messages.answer, freeze=messages.freeze,
+            defer=messages.defer_classification,
         )  # fmt: skip
         pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, budget, shutdown)
         intake = Notices(
@@ -105,9 +106,9 @@ class QueueSend:
         )  # fmt: skip
         backlog = Backlog(layout, messages.found, messages.discover, messages.all_found, budget, shutdown, retry)
         rereads = Rereads(config, channels, todo, intake, local_daemon, remote_daemons, log, keeper)
-        orders = Orders(messages, cleaner, log, clock, config, retry, todo.send_reread)
+        orders = Orders(messages, cleaner, log, clock, config, retry, todo.send_reread, commands.resubmit)
         figures = FigureList(counters, messages, cleaner, clock, disk, log)
-        queries = Queries(messages, cleaner, clock, config, figures)
+        queries = Queries(messages, cleaner, clock, config, figures, lambda: todo.settings)
         admin = AdminSocket(home, orders, queries, rereads, log, shutdown)
         readiness = Readiness(Supervisor(take_variables()), channels, todo, rereads, shutdown)
         watchdog = Watchdog(messages, log, clock, config, budget, shutdown)

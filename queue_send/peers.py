@@ -22,6 +22,7 @@ from queue_wire.pipes.cleaning import ANSWERS, REMOVED, TODO, Removal, pack_clea
 from queue_wire.pipes.notice import (
     ANNOUNCE,
     EXIT,
+    FIRST,
     PASSED,
     REREAD,
     WRITTEN,
@@ -29,10 +30,12 @@ from queue_wire.pipes.notice import (
     Ask,
     Classified,
     ClassifyAnswer,
+    ClassifyDeferral,
     Frozen,
     Notice,
     NoticeReader,
     Reread,
+    pack_resubmission,
     unpack_notice,
 )
 
@@ -59,7 +62,7 @@ class TodoCommands:
 
     def send(self, command: bytes) -> None:
         """Sends a command (queue_wire.pipes.notice)."""
-        self.announces = self.announces or command == ANNOUNCE
+        self.announces = self.announces or command in (ANNOUNCE, FIRST)
         if not self.closed:
             self._pipe.put(command)
 
@@ -69,6 +72,10 @@ class TodoCommands:
             self._rereads += 1
             self.send(REREAD)
         return self._rereads
+
+    def resubmit(self, message: int) -> None:
+        """Tells queue-todo to classify a message now that it could not classify; all of them if the number is 0."""
+        self.send(pack_resubmission(message))
 
     def ask_passed(self) -> None:
         """Asks queue-todo to tell when it has sent the notices of all messages that may be classified now."""
@@ -110,10 +117,11 @@ class Notices:
         passed: Callable[[], None] | None = None,
         answer: Callable[[ClassifyAnswer], None] | None = None,
         freeze: Callable[[int], None] | None = None,
+        defer: Callable[[ClassifyDeferral], None] | None = None,
     ) -> None:
         """Calls `arrive` with each message, and `announce` with its injector's pid before its line is logged; `passed`
         when the answer to `ask_passed` comes; `answer` with the answer to a request to classify a message; `freeze`
-        with a new message that has a mark in hold/, before it arrives.
+        with a new message that has a mark in hold/, before it arrives; `defer` with one that could not be classified.
         """
         self._log = log
         self._budget = budget
@@ -126,6 +134,7 @@ class Notices:
         self._passed = passed
         self._answer = answer
         self._freeze = freeze
+        self._defer = defer
         self._reader = NoticeReader()
         self._records: deque[bytes] = deque()  # Read, but not carried out yet.
         self.rereads = 0  # Commands to reread that were answered.
@@ -205,6 +214,9 @@ class Notices:
         elif isinstance(notice, Frozen):
             if self._freeze is not None:
                 self._freeze(notice.message)
+        elif isinstance(notice, ClassifyDeferral):
+            if self._defer is not None:
+                self._defer(notice)
         elif isinstance(notice, Reread):
             self.settings = notice.settings
             self.rereads += notice.asked

@@ -164,5 +164,6 @@ def session_setup(
     dnslists, greylist = bool(config.dnslists), config.greylist is not None
     filters = config.filters.of(listener.role)
     return SessionSetup(
-        *(config.me, settings, policy, suffix, filters, dnslists, greylist, config.xclients, config.authserv)
+        *(config.me, settings, policy, suffix, filters, dnslists, greylist, config.xclients, listener.priority),
+        config.authserv,
     )

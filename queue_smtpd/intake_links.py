@@ -266,14 +266,18 @@ class MessageTransfer:
     """One message on its way to queue-intake: `add` its text, then `finish`, or `give_up`.
 
     `decided` is called once behind `finish`, perhaps before it returns. `on_flow` is called when `full` changes.
+    `priority` is the class that the listener gives its mail, empty for none.
     """
 
-    __slots__ = ("_decided", "_kept", "_link", "_links", "_on_flow", "_parts", "failed")
+    __slots__ = ("_decided", "_kept", "_link", "_links", "_on_flow", "_parts", "_priority", "failed")
 
-    def __init__(self, links: IntakeLinks, decided: Decided, on_flow: Callable[[], None]) -> None:
+    def __init__(
+        self, links: IntakeLinks, decided: Decided, on_flow: Callable[[], None], priority: str = ""
+    ) -> None:
         self._links = links
         self._decided = decided
         self._on_flow = on_flow
+        self._priority = priority
         self._parts: list[bytes] = []
         self._kept = 0
         self._link: IntakeLink | None = None
@@ -308,8 +312,8 @@ class MessageTransfer:
             self.give_up(now)
             self._decided(None)
             return
-        if hold or copy:
-            link.write(pack_facts(hold=hold, copy=copy), now)
+        if hold or copy or self._priority:
+            link.write(pack_facts(hold=hold, copy=copy, priority=self._priority), now)
         if own:
             self._release()
             link.write(PIECES_END + pack_envelope(sender, recipients), now)

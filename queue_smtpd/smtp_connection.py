@@ -487,7 +487,7 @@ class SmtpConnection:
             if self._filter is not None:
                 self._start_filter(self._ask_filter(self._filter, action))
                 return []
-            self._transfer = MessageTransfer(links, self._decided, self._regulate)
+            self._transfer = MessageTransfer(links, self._decided, self._regulate, self._session.priority)
             return self._session.begin_message(None, int(time.time()), now)
         elif isinstance(action, MessageFinished):
             self._transfer = None
@@ -574,7 +574,7 @@ class SmtpConnection:
             await self._run_program(session_filter, verdict)
             return
         flow = asyncio.Event()
-        transfer = MessageTransfer(self._open.links, self._decided, flow.set)
+        transfer = MessageTransfer(self._open.links, self._decided, flow.set, self._session.priority)
         try:
             for piece in session_filter.pieces():
                 now = time.monotonic()
@@ -597,6 +597,8 @@ class SmtpConnection:
         """Have a program queue the message."""
         message = GivenMessage(session_filter.pieces(), verdict.sender, verdict.recipients)
         environment = session_filter.environment(self._session.trusted)
+        if self._session.priority:
+            environment[b"QUEUE_PRIORITY"] = self._session.priority.encode("ascii")
         answer, why = await self._open.programs.run(session_filter.program, environment, message)
         if why:
             session_filter.note_program(why)

@@ -15,11 +15,15 @@ BYTES_MOST = 32 << 20  # Bytes of envelopes.
 
 
 class Announcement(NamedTuple):
-    """One announced message. `read` identifies the file in todo/ that was read, `size` is its length in bytes."""
+    """One announced message. `read` identifies the file in todo/ that was read, `size` is its length in bytes.
+
+    `priority` is its class, empty for the first one.
+    """
 
     rules: Rules
     read: tuple[int, int, int]
     size: int
+    priority: str = ""
 
 
 class Announcements:

@@ -33,7 +33,7 @@ from typing import NamedTuple
 from queue_base.durable import Commit, write_all
 from queue_base.errors import reason
 from queue_base.queue.hold_marks import clean_reason, marked_messages, read_mark
-from queue_base.queue.layout import FILE_MODE, HELD_BIT, Layout, is_there
+from queue_base.queue.layout import CLASS_BIT, FILE_MODE, HELD_BIT, Layout, is_there
 from queue_base.queue.marks_file import LeftMarks
 from queue_todo.announcements import Announcement
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite, split_recipients
@@ -77,7 +77,8 @@ class PreparedMessage(NamedTuple):
 
     `birth` is in microseconds since the epoch. `read` identifies the file in todo/ that was read. `recipients` are
     those of a full notice, None for a message whose notice is a short one. `held` is the reason of its mark in hold/,
-    if it was queued with one, or a standing hold has made one now. `logged`: an earlier run has logged it.
+    if it was queued with one, or a standing hold has made one now. `logged`: an earlier run has logged it. `priority`:
+    its class, empty for the first one.
     """
 
     message: int
@@ -92,6 +93,7 @@ class PreparedMessage(NamedTuple):
     recipients: list[tuple[bytes, bytes]] | None
     held: bytes | None
     logged: bool
+    priority: str = ""
 
 
 class ReadMessage(NamedTuple):
@@ -131,6 +133,7 @@ class TodoGroup:
         marks: LeftMarks | None = None,
         holds: HoldTable = NO_HOLDS,
         frozen: Mapping[int, bytes] | None = None,
+        classes: Mapping[int, str] | None = None,
     ) -> None:
         """`large` allows an envelope of any size, for a group of one message.
 
@@ -138,7 +141,8 @@ class TodoGroup:
         interrupted classification. `requests` have the done bits and the announcement of messages to be classified
         because queue-send asks for it. `marks` are what an earlier run has left. A message that one of `holds` fits is
         not announced, and gets a mark in hold/. `frozen` are messages, and others of their numbers, that may have such
-        a mark of an attempt that failed, with its reason: it is removed if no hold fits.
+        a mark of an attempt that failed, with its reason: it is removed if no hold fits. `classes` has the class of
+        each message that is not of the first one.
         """
         self.messages = messages
         self.announced: list[ReadMessage] = []
@@ -150,6 +154,7 @@ class TodoGroup:
         self._marks = marks
         self._parked: set[int] | None = None  # Those with a mark in corrupt/, if its directories were read.
         self._holds = holds
+        self._classes = classes or {}
         self._frozen_before = frozen or {}
         self.frozen: dict[int, bytes] = {}
         self.entries: list[PreparedMessage] = []
@@ -164,6 +169,10 @@ class TodoGroup:
         self._rules = rules
         self._commit = Commit()
         self._steps = self._prepare()
+
+    def _todo(self, message: int) -> str:
+        """Return the path of a message's envelope."""
+        return self._layout.todo_in(self._classes.get(message, ""), message)
 
     def prepare(self, seconds: float = float("inf")) -> bool:
         """Work for at most `seconds`; return whether the group is prepared."""
@@ -183,7 +192,7 @@ class TodoGroup:
         room = GROUP_BYTES
         for place, message in enumerate(messages):
             try:
-                handle = os.open(self._layout.todo(message), _READ)
+                handle = os.open(self._todo(message), _READ)
             except FileNotFoundError:
                 if message in self._requests:
                     self.absent.append(message)
@@ -211,7 +220,7 @@ class TodoGroup:
             except OSError as error:
                 self._defer(message, error)
             except MemoryError:
-                self.deferred.append((message, f"{self._layout.todo(message)}: {NO_MEMORY}"))
+                self.deferred.append((message, f"{self._todo(message)}: {NO_MEMORY}"))
             finally:
                 os.close(handle)
             if self.left:
@@ -245,7 +254,7 @@ class TodoGroup:
     def _read_to_announce(self, message: int) -> None:
         """Announce a message if it is short, has no mark, and has no files of an interrupted classification."""
         layout = self._layout
-        handle = os.open(layout.todo(message), _READ_TO_ANNOUNCE)
+        handle = os.open(self._todo(message), _READ_TO_ANNOUNCE)
         try:
             found = os.fstat(handle)
             if found.st_size > notice.FULL_BYTES or found.st_mode & HELD_BIT:
@@ -274,8 +283,9 @@ class TodoGroup:
         if _is_over(self._left(message, birth, data), ordered):
             return  # It is classified, and not logged again.
         arrived = notice.Arrived(
-            message, birth, mess.st_size, sender, ordered, True, len(data), zlib.crc32(data), reader.pid, reader.uid
-        )
+            message, birth, mess.st_size, sender, ordered, True, len(data), zlib.crc32(data), reader.pid, reader.uid,
+            self._classes.get(message, ""),
+        )  # fmt: skip
         self.announced.append(ReadMessage(arrived, _identity(found)))
 
     def _left(self, message: int, birth: int, data: bytes) -> DoneMarks | None:
@@ -292,7 +302,7 @@ class TodoGroup:
     def _named_safely(self, messages: Sequence[int]) -> Sequence[int]:
         """Sync the names in todo/; return the messages whose names are durable."""
         try:
-            sync_directories(self._layout, messages)
+            sync_directories([self._todo(message) for message in messages])
         except OSError:
             pass
         else:
@@ -301,10 +311,10 @@ class TodoGroup:
         safe = []
         troubles: dict[str, OSError | None] = {}
         for message in messages:
-            directory = os.path.dirname(self._layout.todo(message))
+            directory = os.path.dirname(self._todo(message))
             if directory not in troubles:
                 try:
-                    sync_directories(self._layout, [message])
+                    sync_directories([self._todo(message)])
                     troubles[directory] = None
                 except OSError as error:
                     troubles[directory] = error
@@ -316,7 +326,7 @@ class TodoGroup:
         return safe
 
     def _defer(self, message: int, error: OSError) -> None:
-        self.deferred.append((message, f"{error.filename or self._layout.todo(message)}: {reason(error)}"))
+        self.deferred.append((message, f"{error.filename or self._todo(message)}: {reason(error)}"))
 
     def _take(self, message: int, handle: int, found: os.stat_result) -> None:
         """Classify a message whose envelope is one piece, as most are. Raises FormatError, OSError."""
@@ -435,13 +445,16 @@ class TodoGroup:
         """Write info/, remove intd/, and record the message as prepared."""
         # The birth is the mtime of mess/, in whole microseconds, so that the long id is the same as in S4.
         birth = mess.st_mtime_ns // 1000
-        _replace(self._commit, self._layout.hashed("info", message), pack_info(sender), birth * 1000)
+        priority = self._classes.get(message, "")
+        mode = FILE_MODE | CLASS_BIT if priority else FILE_MODE
+        info = pack_info(sender, priority)
+        _replace(self._commit, self._layout.hashed("info", message), info, birth * 1000, mode)
         self._commit.unlink(self._layout.intd(message))
         if is_there(self._layout.bounce(message)):
             # It is of an earlier message that has lost mess/: no delivery of this message has failed yet.
             self._commit.unlink(self._layout.bounce(message))
         facts = message, birth, mess.st_size, sender, reader.pid, reader.uid, local, remote
-        self.entries.append(PreparedMessage(*facts, _identity(found), recipients, held, logged))
+        self.entries.append(PreparedMessage(*facts, _identity(found), recipients, held, logged, priority))
 
     def _park(self) -> None:
         """Write corrupt/B/I with the reason, for the administrator; the message's other files stay."""
@@ -465,7 +478,7 @@ class TodoGroup:
         """Remove the prepared messages from todo/, durably."""
         kept = []
         for entry in self.entries:
-            path = self._layout.todo(entry.message)
+            path = self._todo(entry.message)
             try:
                 if _identity(os.lstat(path)) != entry.read:
                     self.deferred.append((entry.message, f"{path} was replaced while it was read"))
@@ -504,7 +517,7 @@ class TodoGroup:
         except OSError as error:
             self._defer(entry.message, error)
             return True
-        self.deferred.append((entry.message, f"{self._layout.todo(entry.message)} was of an earlier message"))
+        self.deferred.append((entry.message, f"{self._todo(entry.message)} was of an earlier message"))
         return True
 
 
@@ -587,25 +600,25 @@ def _identity(found: os.stat_result) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _replace(commit: Commit, path: str, data: bytes, mtime_ns: int | None = None) -> None:
+def _replace(commit: Commit, path: str, data: bytes, mtime_ns: int | None = None, mode: int = FILE_MODE) -> None:
     """Create the file, replacing one that an interrupted classification has left."""
     try:
-        commit.create(path, data, FILE_MODE, mtime_ns)
+        commit.create(path, data, mode, mtime_ns)
     except FileExistsError:
         commit.unlink(path)
-        commit.create(path, data, FILE_MODE, mtime_ns)
+        commit.create(path, data, mode, mtime_ns)
 
 
-def sync_directories(layout: Layout, messages: Sequence[int]) -> None:
-    """Sync the directories of messages in todo/, for created and for removed names. Raises OSError."""
+def sync_directories(paths: Sequence[str]) -> None:
+    """Sync the directories of envelopes in todo/, for created and for removed names. Raises OSError."""
     commit = Commit()
-    for message in messages:
-        commit.contents(os.path.dirname(layout.todo(message)))
+    for path in paths:
+        commit.contents(os.path.dirname(path))
     commit.sync()
 
 
 def confirm(layout: Layout, entries: Sequence[PreparedMessage]) -> list[PreparedMessage]:
     """Make the removal of unsure entries from todo/ durable; return those that are removed. Raises OSError."""
-    gone = [entry for entry in entries if not is_there(layout.todo(entry.message))]
-    sync_directories(layout, [entry.message for entry in gone])
+    gone = [entry for entry in entries if not is_there(layout.todo_in(entry.priority, entry.message))]
+    sync_directories([layout.todo_in(entry.priority, entry.message) for entry in gone])
     return gone

@@ -23,6 +23,7 @@ from queue_base.daemon.signals import ignore
 from queue_base.daemon.watch import Watch
 from queue_base.errors import Failure, complain, reason
 from queue_base.home import Home, take_daemon_home
+from queue_base.queue.class_trees import order_classes
 from queue_base.queue.layout import Layout, open_layout
 from queue_base.queue.trigger import Trigger
 from queue_todo.backpressure import Backpressure, Space
@@ -39,6 +40,7 @@ from queue_wire.pipes.notice import (
     ANNOUNCE,
     CLASSIFY,
     EXIT,
+    FIRST,
     LEAVE,
     PASSED,
     REREAD,
@@ -47,6 +49,7 @@ from queue_wire.pipes.notice import (
     CommandReader,
     Gone,
     Reread,
+    Resubmission,
     pack_reread,
 )
 
@@ -73,7 +76,9 @@ class Classifier:
         self._commands = CommandReader()
         self._pending = Pending(layout)
         # Watch first, then scan: a message that arrives in between is seen twice, and not missed.
-        self._watch = Watch(layout.directories("todo"))
+        self._watch = Watch(layout.todo_directories(""))
+        self._lower: dict[str, Watch] = {}  # The watches of the trees of the lower classes.
+        self._next_look = 0.0  # When a pull may have a look for further trees.
         self._trigger: Trigger | None = None
         self._next_scan = 0.0
         self._named = 0
@@ -87,6 +92,7 @@ class Classifier:
         self._space = Space(home)
         if self._watch.problem:
             self._notices.alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work")
+        self._watch_classes()
         try:
             self._trigger = Trigger(home)
         except OSError as error:
@@ -98,7 +104,8 @@ class Classifier:
         """Register the descriptors; return the seconds to wait at most."""
         trigger = None if self._trigger is None else self._trigger.descriptor
         gathering = now < self._gather_until and self._watch.descriptor is not None
-        for descriptor in (0,) if gathering else (0, trigger, self._watch.descriptor):
+        watches = [watch.descriptor for watch in (self._watch, *self._lower.values())]
+        for descriptor in (0,) if gathering else (0, trigger, *watches):
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
         poll.register(1, select.POLLOUT if self._notices.unwritten else 0)
@@ -129,8 +136,15 @@ class Classifier:
         if gathered or self._watch.descriptor in ready:
             self._gather_until = 0.0
             self._take_names(now)
+        for priority, watch in self._lower.items():
+            if gathered or watch.descriptor in ready:
+                self._take_lower_names(priority, watch, now)
+        pulled = self._trigger is not None and (gathered or self._trigger.descriptor in ready)
+        if pulled and now >= self._next_look and self._has_new_classes:
+            self._look_for_classes(now)
         # inotify named these messages before the pull, so first take all names.
-        if self._trigger is not None and (gathered or self._trigger.descriptor in ready) and not self._watch.more:
+        more = self._watch.more or any(watch.more for watch in self._lower.values())
+        if self._trigger is not None and pulled and not more:
             self._take_trigger(self._trigger.clear(), now)
         if self._blind and now >= self._next_scan:
             self._next_scan = now + BLIND_SCAN
@@ -140,6 +154,9 @@ class Classifier:
             trouble = self._pending.run(now)
             if trouble is not None:
                 self._notices.warn(trouble)
+            if self._pending.scan_began:
+                self._pending.scan_began = False
+                self._look_for_classes(now)
         self._pipeline.run(ready, now, rules)
         if self._rules is not None:
             worked = self._pipeline.take_worked()
@@ -182,6 +199,9 @@ class Classifier:
                 self._pipeline.request(command.message, command.done)
             elif isinstance(command, Gone):
                 self._pipeline.gone(command.message)
+            elif isinstance(command, Resubmission):
+                self._next_rules = 0.0
+                self._pending.resubmit(command.message, time.monotonic())
             elif command == REREAD:
                 self._reread(time.monotonic(), asked=True)
                 # A corrupt message may have been released, which nothing else reports.
@@ -193,7 +213,7 @@ class Classifier:
                 self._pipeline.written()
             elif command == PASSED:
                 self._pipeline.ask_passed()
-            elif command in (ANNOUNCE, LEAVE, CLASSIFY):
+            elif command in (ANNOUNCE, LEAVE, CLASSIFY, FIRST):
                 self._pipeline.set_mode(command)
             else:
                 self._notices.warn(f"unknown command {command[0]}")
@@ -246,6 +266,45 @@ class Classifier:
         if self._watch.lost:
             self._watch.lost = False
             self._pending.scan_soon()
+
+    def _take_lower_names(self, priority: str, watch: Watch, now: float) -> None:
+        found = []
+        for name in watch.take():
+            try:
+                found.append(unpack_id(os.fsencode(name)))
+            except FormatError:
+                continue  # Not a message.
+        self._named += len(found)
+        self._pending.add(found, now, priority)
+        if found:
+            self._gather_until = now + GATHER
+        if watch.lost:
+            watch.lost = False
+            self._pending.read_lower_soon()
+
+    @property
+    def _has_new_classes(self) -> bool:
+        return self._layout.has_changed or len(self._layout.lower) != len(self._lower)
+
+    def _look_for_classes(self, now: float) -> None:
+        """Look for trees that were made since, and have all of them read."""
+        try:
+            self._layout.learn_classes()
+        except Failure as error:
+            self._notices.warn(f"unable to look for classes: {error}; will try again later")
+            self._next_look = now + RULES_RETRY
+        self._watch_classes()
+        self._pending.read_lower_soon()
+
+    def _watch_classes(self) -> None:
+        """Watch the trees of the lower classes, and set the order of the classes."""
+        for priority in self._layout.lower:
+            if priority not in self._lower:
+                watch = self._lower[priority] = Watch(self._layout.todo_directories(priority))
+                if watch.problem:
+                    what = f"unable to watch priority/{priority}: {watch.problem}"
+                    self._notices.alert(f"{what}; the trigger and scans do its work")
+        self._pending.set_classes(self._layout, order_classes(self._home, self._layout))
 
     @property
     def _blind(self) -> bool:

@@ -2,11 +2,17 @@
 
 They are taken in order of arrival. If many wait, they are sorted by domain, and the domains take turns, so that mail
 for others does not wait behind a batch. What a scan has found is one more domain: it costs no look at the envelopes.
+
+A lower class of mail (queue_wire.control.priorities) is taken when no message of a higher one waits, and one of ten
+messages otherwise, so that it is never starved. Its messages are taken in order of their age. Of a tree with very many
+files LOWER_MOST are known at a time: their names and times are read in the disk thread, and the next ones when these
+have been taken.
 """
 
 import os
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 from itertools import chain, islice, repeat
 
 from queue_base.errors import reason
@@ -16,12 +22,16 @@ from queue_wire.ids import unpack_id
 
 SCAN_EVERY = 1500.0  # Seconds: 25 minutes, qmail's SLEEP_TODO.
 RETRY_AFTER = 30.0  # Seconds until a deferred message, or an unreadable directory, is tried again.
+RETRY_MOST = 1800.0  # Seconds until a message is tried again that was deferred often: each time twice as many.
 SAY_EVERY = 600.0  # Seconds after which a warning about an unreadable directory is repeated.
 # The most messages that are taken alone, because a sync with others failed. With more, the disk refuses everything.
 ALONE_MOST = 250
 SORT_FROM = 1000  # Waiting ids from which on they are sorted by domain; fewer are a fraction of a second.
 SORTED_MOST = 20_000  # The most ids that are sorted.
 SCANNED = b"SCANNED"  # The domain of ids that a scan has found. Those of recipients are in lower case.
+LOWER_MOST = 20_000  # The most ids of a lower class that are known.
+LOWER_SLICE = 1000  # Names that the disk thread reads at a time.
+FLOOR = 9  # After so many of higher classes, one of a lower class is taken.
 SLICE = 1000  # The most names that one turn of the loop reads from todo/, and the most deferred ones that it adds.
 
 
@@ -40,13 +50,17 @@ class Pending:
         self._in_hand: dict[int, bool] = {}  # And whether it was named meanwhile.
         self._scans: set[float] = set()  # When scans began, which is when the messages that they found arrived.
         self.scanned: set[int] = set()  # Ids in hand that a scan has found.
-        # The delay is always the same, so they are due in the order of their deferral.
-        self._later: deque[tuple[float, int]] = deque()
+        self._later: list[tuple[float, int]] = []  # A heap.
         self._later_due: dict[int, float] = {}  # An entry of _later with another time is ignored.
+        self._deferrals: dict[int, int] = {}  # How often each was deferred, of those that are in hand or deferred.
+        self._resubmitted = 0  # So many of the first entries of _later are due now.
+        self._lower: list[LowerClass] = []  # The highest first.
+        self._classes: dict[int, str] = {}  # Of ids in hand, and of deferred ones, that are of a lower class.
         self._parked: set[int] = set()
         self._alone: set[int] = set()
         self._scan: _TodoScan | None = None
         self._again = False
+        self.scan_began = False  # A scan of all of todo/ has begun since the caller set it to False.
         self._next_scan = 0.0
         self._unread: list[str] = []  # Directories that could not be read, tried again before the next scan.
         self._next_unread = 0.0
@@ -60,32 +74,131 @@ class Pending:
         """When the oldest message was first seen (monotonic seconds), None if none waits."""
         return next(iter(self._waiting.values()), None)
 
-    def add(self, messages: Iterable[int], now: float) -> None:
-        """Add ids that inotify or a command has named."""
+    def set_classes(self, layout: Layout, names: Sequence[str]) -> None:
+        """Set the lower classes, the highest first. A new one is read."""
+        known = {lower.name: lower for lower in self._lower}
+        self._lower = [known.get(name) or LowerClass(layout, name) for name in names]
+
+    def read_lower_soon(self) -> None:
+        """Read the trees of the lower classes anew, as soon as few of their messages are known."""
+        for lower in self._lower:
+            lower.unread = True
+
+    def add(self, messages: Iterable[int], now: float, priority: str = "") -> None:
+        """Add ids of a class that inotify or a command has named."""
         for message in messages:
             self._later_due.pop(message, None)
             if message in self._in_hand:
                 self._in_hand[message] = True
             else:
-                self._wait(message, now)
+                self._wait(message, now, priority)
 
-    def _wait(self, message: int, since: float) -> None:
-        if message not in self._waiting:
+    def add_again(self, messages: Iterable[int], now: float) -> None:
+        """Add ids whose class is not known."""
+        for message in messages:
+            self.add([message], now, self._layout.class_of(message))
+
+    def _wait(self, message: int, since: float, priority: str = "") -> None:
+        if priority:
+            self._wait_lower(message, priority)
+        elif message not in self._waiting:
             self._waiting[message] = since
             self._order.append(message)
 
-    def take(self, most: int) -> list[int]:
+    def _wait_lower(self, message: int, priority: str) -> None:
+        for lower in self._lower:
+            if lower.name == priority and message not in lower.old:
+                if len(lower.named) < LOWER_MOST:
+                    lower.named[message] = None
+                else:
+                    lower.unread = True  # It is read when its turn comes.
+
+    def may_take(self, first_only: bool = False) -> bool:
+        """Return whether an id waits."""
+        if self._waiting:
+            return True
+        return not first_only and any(map(len, self._lower))
+
+    def classes_of(self, messages: Iterable[int]) -> dict[int, str]:
+        """Return the classes of ids in hand that are of a lower class."""
+        if not self._classes:
+            return {}
+        return {message: self._classes[message] for message in messages if message in self._classes}
+
+    def take(self, most: int, first_only: bool = False) -> list[int]:
         """Return at most `most` ids; they are in hand. An id that must be alone comes alone.
 
-        Those that are not sorted take turns with the domains, and the domains with each other.
+        Those that are not sorted take turns with the domains, and the domains with each other. Those of the lower
+        classes come after them, unless `first_only`.
         """
-        found = [self._order.popleft()] if self._order and self._order[0] in self._alone else self._take_turns(most)
+        lower = not first_only and any(map(len, self._lower))
+        if self._order and self._order[0] in self._alone:
+            found, lower = [self._order.popleft()], False
+        else:
+            found = self._take_turns(most - most // (FLOOR + 1) if lower else most)
         for message in found:
             if self._waiting.pop(message) in self._scans:
                 self.scanned.add(message)
             self._parked.discard(message)
+            self._classes.pop(message, None)
             self._in_hand[message] = False
+        return found + self._take_lower(max(1, most - len(found)), len(found)) if lower else found
+
+    def _take_lower(self, most: int, higher: int) -> list[int]:
+        """Take ids of the lower classes: of the highest that has any, and of others what the floor gives them.
+
+        `higher` ids of the first class were taken.
+        """
+        found: list[int] = []
+        for lower in self._lower:
+            if not len(lower):
+                lower.credit = 0
+                continue
+            count = most
+            if higher:
+                count, lower.credit = divmod(lower.credit + higher, FLOOR)
+            taken = self._take_waiting(lower, min(count, most - len(found)), len(found) + higher > 0)
+            found += taken
+            higher += len(taken)
         return found
+
+    def _take_waiting(self, lower: "LowerClass", most: int, others: bool) -> list[int]:
+        found: list[int] = []
+        while len(lower) and len(found) < most:
+            if lower.first in self._alone and (found or others):
+                break
+            message, scanned = lower.take()
+            if message in self._in_hand:
+                self._in_hand[message] = True
+                continue
+            found.append(message)
+            if scanned:
+                self.scanned.add(message)
+            self._parked.discard(message)
+            self._classes[message] = lower.name
+            self._in_hand[message] = False
+            if message in self._alone:
+                break
+        return found
+
+    def next_to_read(self, now: float) -> "LowerClass | None":
+        """Return the lower class whose tree is to be read further: what was read of it has been taken."""
+        for lower in self._lower:
+            if not lower.old and not lower.found and now >= lower.read_at and (lower.unread or lower.reading):
+                return lower
+        return None
+
+    def take_read(self, lower: "LowerClass", now: float, trouble: OSError | MemoryError | None) -> str | None:
+        """Take what the disk thread has read of a class; return a warning or None."""
+        if trouble is None and lower.reading:
+            return None
+        lower.reading = False
+        if trouble is None and not lower.failed:
+            return None
+        lower.unread = True
+        lower.read_at = now + RETRY_AFTER
+        place, error = next(iter(lower.failed.items()), (f"priority/{lower.name}", trouble))
+        return self._complaint({place: error} if isinstance(error, OSError) else {}, now)
 
     def _take_turns(self, most: int) -> list[int]:
         order, turns, alone = self._order, self._turns, self._alone
@@ -128,7 +241,12 @@ class Pending:
         """Put ids that were taken and not processed back in front of the others."""
         for message in reversed(messages):
             del self._in_hand[message]
-            if message not in self._waiting:
+            priority = self._classes.pop(message, "")
+            if priority:
+                for lower in self._lower:
+                    if lower.name == priority:
+                        lower.give_back(message)
+            elif message not in self._waiting:
                 self._waiting[message] = since
                 self._order.appendleft(message)
 
@@ -137,21 +255,41 @@ class Pending:
         for message in messages:
             self._alone.discard(message)
             self.scanned.discard(message)
+            self._classes.pop(message, None)
+            self._deferrals.pop(message, None)
             if self._in_hand.pop(message, False):
-                self._wait(message, now)
+                self._wait(message, now, self._layout.class_of(message))
 
     def part(self, messages: Iterable[int]) -> None:
         """Take ids that failed together one by one until they are done, unless too many are taken so already."""
         if len(self._alone) < ALONE_MOST:
             self._alone.update(messages)
 
-    def defer(self, message: int, now: float) -> None:
-        """Try a message again in RETRY_AFTER seconds, or at once if it was named meanwhile."""
+    def defer(self, message: int, now: float) -> float:
+        """Try a message again later, or at once if it was named meanwhile; return the seconds until then.
+
+        The first time that is RETRY_AFTER, and then twice as long each time, up to RETRY_MOST.
+        """
         if self._in_hand.pop(message, False):
-            self._wait(message, now)
+            self._classes.pop(message, None)
+            self._wait(message, now, self._layout.class_of(message))
+            return 0.0
+        count = self._deferrals.get(message, 0)
+        self._deferrals[message] = count + 1
+        delay = min(RETRY_MOST, RETRY_AFTER * 2.0 ** min(count, 16))
+        self._later_due[message] = now + delay
+        heappush(self._later, (now + delay, message))
+        return delay
+
+    def resubmit(self, message: int, now: float) -> None:
+        """Try a deferred message now, or all of them if the number is 0."""
+        if not message:
+            self._resubmitted = len(self._later)
+            self.scan_soon()
+        elif self._later_due.pop(message, None) is not None:
+            self._wait(message, now, self._classes.pop(message, ""))
         else:
-            self._later_due[message] = now + RETRY_AFTER
-            self._later.append((now + RETRY_AFTER, message))
+            self.add_again([message], now)
 
     def park(self, message: int) -> None:
         """Exclude a message from the next scans, until it is named."""
@@ -166,22 +304,36 @@ class Pending:
     def run(self, now: float) -> str | None:
         """Do one slice: add deferred ids that are due, read names of todo/; return a warning or None."""
         for _ in range(SLICE):
-            if not self._later or self._later[0][0] > now:
+            if not self._later or (self._later[0][0] > now and not self._resubmitted):
                 break
-            due, message = self._later.popleft()
+            due, message = heappop(self._later)
+            self._resubmitted = max(0, self._resubmitted - 1)
             if self._later_due.get(message) == due:
                 del self._later_due[message]
-                self._wait(message, now)
+                self._wait(message, now, self._classes.pop(message, ""))
+        self._take_found()
         if self._scan is None:
             if self._again or now >= self._next_scan:
                 self._again = False
                 self._next_scan = now + SCAN_EVERY
                 self._scans.add(now)
-                self._scan = _TodoScan(self._layout.directories("todo"), now, self._layout.directories("corrupt"))
+                self.scan_began = True
+                first = self._layout.todo_directories("")
+                self._scan = _TodoScan(first, now, self._layout.directories("corrupt"))
             elif self._unread and now >= self._next_unread:
                 self._scans.add(now)
                 self._scan = _TodoScan(self._unread, now)
         return None if self._scan is None else self._look(self._scan, now)
+
+    def _take_found(self) -> None:
+        """Add some of what was read of the trees of the lower classes, as soon as the marks in corrupt/ are known."""
+        if self._scan is not None and not self._scan.marks_done:
+            return
+        for lower in self._lower:
+            for _ in range(min(SLICE, len(lower.found))):
+                message = lower.found.popleft()
+                if not any(message in each for each in (self._parked, self._later_due, self._in_hand, lower.named)):
+                    lower.old[message] = None
 
     def _look(self, scan: "_TodoScan", now: float) -> str | None:
         """Read a slice of a scan; return a warning at its end, or None."""
@@ -193,6 +345,7 @@ class Pending:
             elif not message:
                 # Marks that were removed no longer count. If not all could be read, the known ones still count.
                 self._parked = scan.marked if scan.marks_read else self._parked | scan.marked
+                scan.marks_done = True
             elif not any(message in each for each in (self._parked, self._later_due, self._in_hand, self._waiting)):
                 self._waiting[message] = scan.began
                 self.sort([(message, SCANNED)])
@@ -218,7 +371,7 @@ class Pending:
 
     def wait(self, now: float) -> float:
         """Return the seconds until `run` has work that no descriptor announces."""
-        if self._scan is not None or self._again:
+        if self._scan is not None or self._again or self._resubmitted or any(lower.found for lower in self._lower):
             return 0.0
         wait = self._next_scan
         if self._later:
@@ -229,6 +382,72 @@ class Pending:
         return max(0.0, wait - now)
 
 
+class LowerClass:
+    """The messages of a lower class that are known, and how far its tree has been read.
+
+    old: ids that were read in the tree, in order of age. named: ids that inotify or a command has named since.
+    unread: the tree is to be read anew. reading: names of it were not read yet. found: what was read and is not in
+    `old` yet. failed: directories that could not be read. read_at: nothing is read before that. credit: how many of
+    higher classes were taken while these waited.
+    """
+
+    def __init__(self, layout: Layout, name: str) -> None:
+        self.name = name
+        self.old: OrderedDict[int, None] = OrderedDict()
+        self.named: OrderedDict[int, None] = OrderedDict()
+        self.unread = True
+        self.reading = False
+        self.found: deque[int] = deque()
+        self.failed: dict[str, OSError] = {}
+        self.read_at = 0.0
+        self.credit = 0
+        self._layout = layout
+        self._names: Iterator[int] = iter(())
+        self._dated: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self.old) + len(self.named)
+
+    @property
+    def first(self) -> int:
+        """The id that is taken next. Raises StopIteration if there is none."""
+        return next(iter(self.old or self.named))
+
+    def take(self) -> tuple[int, bool]:
+        """Remove and return the next id, and whether it was read in the tree. Raises KeyError if there is none."""
+        scanned = bool(self.old)
+        return (self.old if scanned else self.named).popitem(last=False)[0], scanned
+
+    def give_back(self, message: int) -> None:
+        """Put an id in front of the others."""
+        self.named.pop(message, None)
+        self.old[message] = None
+        self.old.move_to_end(message, last=False)
+
+    def read(self) -> None:
+        """Read some names and their times. Called in the disk thread, while no other thread uses `found`."""
+        if not self.reading:
+            self.unread, self.reading = False, True
+            self.failed = {}
+            self._names = _ids(self._layout.todo_directories(self.name), self.failed, may_lack=False)
+        count = 0
+        for message in islice(self._names, LOWER_SLICE):
+            count += 1
+            try:
+                self._dated.append((os.lstat(self._layout.todo_in(self.name, message)).st_mtime_ns, message))
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self._dated.append((0, message))  # Its classification deals with that.
+        ended = count < LOWER_SLICE
+        if ended or len(self._dated) >= LOWER_MOST:
+            self._dated.sort()
+            self.found = deque(message for _, message in self._dated)
+            self._dated = []
+        if ended:
+            self.reading = False
+
+
 class _TodoScan:
     """One scan of directories of todo/. `names` yields (is a mark, id): the marks, an id of 0, then the messages.
 
@@ -237,6 +456,7 @@ class _TodoScan:
 
     def __init__(self, directories: Sequence[str], began: float, marks: Sequence[str] | None = None) -> None:
         self.began = began
+        self.marks_done = marks is None  # Whether the marks have been read.
         self.marked: set[int] = set()
         self.failed: dict[str, OSError] = {}
         self._marks = marks

@@ -5,12 +5,14 @@ disk. While queue-send writes the lines of a group to the log, the next group is
 of their own. A slice of one alternates with a group of the others, so that a message with a hundred thousand recipients
 does not delay other mail.
 
-queue-send says what is done with new messages: they are announced, left in todo/, or classified. Announced messages
-(announcements.py) are classified when queue-send asks for it, in groups of their own. These alternate with groups of
-new messages: requests for thousands of messages, which take seconds on a disk, must not delay new mail.
+queue-send says what is done with new messages: they are announced, left in todo/, or classified; or those of the first
+class are announced and the others left. Announced messages (announcements.py) are classified when queue-send asks for
+it, in groups of their own. These alternate with groups of new messages: requests for thousands of messages, which take
+seconds on a disk, must not delay new mail.
 """
 
 import select
+import time
 from collections import deque
 from itertools import chain, repeat
 
@@ -23,23 +25,26 @@ from queue_todo.announcements import Announcement, Announcements
 from queue_todo.classify import PreparedMessage, ReadMessage, TodoGroup, confirm, first_domain
 from queue_todo.hold_watch import StandingHolds
 from queue_todo.notices import NoticePipe
-from queue_todo.pending import RETRY_AFTER, Pending
+from queue_todo.pending import RETRY_AFTER, LowerClass, Pending
 from queue_wire import logline
 from queue_wire.control.rewrite import Rules
 from queue_wire.files.standing_hold import HoldTable
 from queue_wire.pipes.notice import (
     ANNOUNCE,
     CLASSIFY,
+    FIRST,
     LEAVE,
     NOTICE_MOST,
     Arrived,
     Ask,
     Classified,
     ClassifyAnswer,
+    ClassifyDeferral,
     pack_answer,
     pack_arrived,
     pack_ask,
     pack_classified,
+    pack_deferral,
     pack_frozen,
 )
 
@@ -83,6 +88,7 @@ class Pipeline:
         self._refused: deque[tuple[float, int]] = deque()
         self._requested_alone: set[int] = set()  # Requests that failed together, and are tried one by one.
         self._answering = False
+        self._lower_is_next = False  # Whether a look at the trees of the lower classes comes before the next group.
         self._new_is_next = False  # Whether a group of new messages comes before the next requests.
         self._unsure: list[PreparedMessage] = []
         self._next_confirm = 0.0
@@ -115,7 +121,9 @@ class Pipeline:
         wait = self._disk.prepare(poll, now)
         if self._disk.busy:
             return wait
-        if self._logged or self._next_requests or (rules is not None and (self._may_begin or self._pending.may_sort)):
+        if self._logged or self._next_requests:
+            return 0.0
+        if rules is not None and (self._may_begin or self._pending.may_sort or self._next_lower is not None):
             return 0.0
         wait = max(0.0, self._next_confirm - now) if self._unsure else 3600.0
         return min(wait, max(0.0, self._refused[0][0] - now)) if self._refused else wait
@@ -136,8 +144,12 @@ class Pipeline:
             self._classify_requested()
         elif self._unsure and now >= self._next_confirm:
             self._confirm()
+        elif rules is not None and self._next_lower is not None and (self._lower_is_next or not begins):
+            self._lower_is_next = False
+            self._read_lower(self._next_lower)
         elif rules is not None and begins:
             self._new_is_next = False
+            self._lower_is_next = True
             self._go_on(rules)
         elif rules is not None and self._pending.may_sort:
             self._sort()
@@ -148,7 +160,7 @@ class Pipeline:
             self._logged.append(self._sent.popleft())
 
     def set_mode(self, mode: bytes) -> None:
-        """Announce new messages (ANNOUNCE), LEAVE them in todo/, or CLASSIFY them."""
+        """Announce new messages (ANNOUNCE), LEAVE them in todo/, CLASSIFY them, or announce the FIRST class alone."""
         if self._mode == LEAVE:
             self._left_until = self._now
         self._mode = mode
@@ -178,7 +190,7 @@ class Pipeline:
     def gone(self, message: int) -> None:
         """Note that an announced message has ended."""
         if self.announced.remove(message):
-            self._pending.add([message], self._now)
+            self._pending.add_again([message], self._now)
 
     def _answer(self, message: int, classified: bool) -> None:
         """Answer a request; from now on the number is as any other."""
@@ -215,20 +227,36 @@ class Pipeline:
             return False
         if self._small or self._large or self._large_waiting:
             return True
-        if self._mode == LEAVE or (self._mode == ANNOUNCE and self._notices.unwritten > UNREAD_MOST):
+        if self._mode == LEAVE or (self._mode in (ANNOUNCE, FIRST) and self._notices.unwritten > UNREAD_MOST):
             return False
-        return len(self._pending) > 0
+        return self._pending.may_take(self._mode == FIRST)
+
+    @property
+    def _next_lower(self) -> LowerClass | None:
+        """The lower class whose tree is to be read further, None if there is none."""
+        return None if self._mode in (LEAVE, FIRST) else self._pending.next_to_read(self._now)
+
+    def _read_lower(self, lower: LowerClass) -> None:
+        """Read names, and their times, in the tree of a lower class."""
+
+        def then(trouble: Result) -> None:
+            complaint = self._pending.take_read(lower, self._now, trouble)
+            if complaint is not None:
+                self._notices.warn(complaint)
+
+        self._disk.submit(lower.read, then)
 
     def _go_on(self, rules: Rules) -> None:
         """Let the thread continue or begin a group; a large envelope alternates with the others."""
-        others = self._small is not None or (len(self._pending) > 0 and self._mode != LEAVE)
+        others = self._small is not None or (self._mode != LEAVE and self._pending.may_take(self._mode == FIRST))
         if (self._large or self._large_waiting) and (self._large_is_next or not others):
             self._large_is_next = False
             if self._large is None:
                 messages = [self._large_waiting.popleft()]
                 self._large = TodoGroup(
-                    self._layout, rules, messages, large=True, holds=self._read_holds(), frozen=self._frozen
-                )
+                    self._layout, rules, messages, large=True, holds=self._read_holds(), frozen=self._frozen,
+                    classes=self._pending.classes_of(messages),
+                )  # fmt: skip
             self._prepare(self._large)
         else:
             self._large_is_next = True
@@ -244,7 +272,7 @@ class Pipeline:
         domains: list[bytes] = []
 
         def work() -> None:
-            domains.extend(first_domain(self._layout.todo(message)) for message in messages)
+            domains.extend(first_domain(self._layout.todo_in("", message)) for message in messages)
 
         def then(trouble: Result) -> None:
             del trouble  # Those that were not looked at have no domain.
@@ -255,14 +283,14 @@ class Pipeline:
     def _take_group(self, rules: Rules) -> TodoGroup | None:
         """Return a group of pending messages; None if all of them are announced already."""
         messages = []
-        for message in self._pending.take(GROUP):
+        for message in self._pending.take(GROUP, self._mode == FIRST):
             if self.announced.defer(message):
                 self._pending.done([message], self._now)
             else:
                 messages.append(message)
         if not messages:
             return None
-        announce = self._mode == ANNOUNCE and not self.announced.full
+        announce = self._mode in (ANNOUNCE, FIRST) and not self.announced.full
         return TodoGroup(
             self._layout,
             rules,
@@ -272,6 +300,7 @@ class Pipeline:
             marks=self._left_marks,
             holds=self._read_holds(),
             frozen=self._frozen,
+            classes=self._pending.classes_of(messages),
         )
 
     def _read_holds(self) -> HoldTable:
@@ -299,7 +328,8 @@ class Pipeline:
         if not asked:
             return
         rules = next(iter(asked.values()))[1].rules
-        group = TodoGroup(self._layout, rules, list(asked), requests=asked)
+        classes = {message: each.priority for message, (_, each) in asked.items() if each.priority}
+        group = TodoGroup(self._layout, rules, list(asked), requests=asked, classes=classes)
         self._answering = True
 
         def work() -> None:
@@ -403,15 +433,18 @@ class Pipeline:
     def _announce(self, entries: list[ReadMessage], rules: Rules) -> None:
         """Hand messages to queue-send as they are; it logs them."""
         for notice, read in entries:
-            self.announced.add(notice.message, Announcement(rules, read, notice.todo_size))
+            self.announced.add(notice.message, Announcement(rules, read, notice.todo_size, notice.priority))
             self._notices.put(pack_arrived(notice))
             self._worked = True
 
     def _defer(self, group: TodoGroup) -> None:
-        for message, _ in group.deferred:
+        for message, why in group.deferred:
             if message:
                 self._begun.add(message)
-                self._pending.defer(message, self._now)
+                delay = self._pending.defer(message, self._now)
+                if delay:
+                    when = int(time.time() + delay)
+                    self._notices.put(pack_deferral(ClassifyDeferral(message, when, why.encode("utf-8", "replace"))))
         self._warn_deferred(group)
 
     def _warn_deferred(self, group: TodoGroup) -> None:
@@ -470,7 +503,7 @@ class Pipeline:
             again = [entry.message for entry in unsure if entry.message not in gone]
             self._begun.update(again)
             self._next_requests += [message for message in again if message in self._requested]
-            self._pending.add([message for message in again if message not in self._requested], self._now)
+            self._pending.add_again([message for message in again if message not in self._requested], self._now)
 
         self._disk.submit(work, then)
 
@@ -478,11 +511,12 @@ class Pipeline:
 def _pack(entry: PreparedMessage) -> bytes:
     """Return the full notice of a classified message; a short one if that does not hold its envelope or its birth."""
     if entry.recipients is not None and entry.birth >= 0:
-        full = pack_arrived(Arrived(entry.message, entry.birth, entry.size, entry.sender, entry.recipients))
+        facts = entry.message, entry.birth, entry.size, entry.sender, entry.recipients
+        full = pack_arrived(Arrived(*facts, priority=entry.priority))
         if len(full) <= NOTICE_MOST:
             return full
     return _pack_short(entry)
 
 
 def _pack_short(entry: PreparedMessage) -> bytes:
-    return pack_classified(Classified(entry.message, entry.local, entry.remote))
+    return pack_classified(Classified(entry.message, entry.local, entry.remote, entry.priority))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from queue_admin.home.modes import OURS
-from queue_base.queue.layout import FILE_MODE, HELD_BIT, MESS_MODE
+from queue_base.queue.layout import FILE_MODE, HELD_BIT, MESS_MODE, PRIORITY
 
 OLD = 129600  # Seconds after which queue-clean removes what dead injectors have left: 36 hours.
 FUTURE = 86400  # Seconds by which a birth may be ahead of the clock.
@@ -90,7 +90,8 @@ def judge_message(message: int, files: Mapping[str, FileFacts], owner: tuple[int
     ]
     whole = {kind: file for kind, file in files.items() if stat.S_ISREG(file.mode)}
     for kind, file in whole.items():
-        if kind in ("todo", "intd"):
+        if kind in ("todo", "intd", "info"):
+            # In info/ it says that the file has a class.
             file = file._replace(mode=file.mode & ~HELD_BIT)
         found += judge_owner(kind, file, owner, MESS_MODE if kind == "mess" else FILE_MODE)
     if "mess" not in files:
@@ -146,4 +147,4 @@ def judge_owner(kind: str, file: FileFacts, owner: tuple[int, int], mode: int) -
 
 def directory_mode(kind: str) -> int:
     """Return the mode of a directory of queue/."""
-    return OURS[kind][0]
+    return OURS["todo" if kind.startswith(f"{PRIORITY}/") else kind][0]

@@ -28,11 +28,11 @@ from queue_base.accounts import Owner
 from queue_base.durable import sync_path, write_all
 from queue_base.errors import Permanent, reason
 from queue_base.home import Home
-from queue_base.queue.layout import FILE_MODE, MESS_MODE, Layout, open_layout
+from queue_base.queue.layout import CLASS_BIT, FILE_MODE, MESS_MODE, Layout, open_layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
 from queue_wire.files.cluster import CLUSTER_MOST, DONE, SUFFIX, cluster_number, link_name, unpack_cluster
-from queue_wire.files.envelope import drop_recipients
+from queue_wire.files.envelope import drop_recipients, unpack_info_class
 from queue_wire.files.last_result import FILE_MOST, unpack_header
 from queue_wire.files.maildrop import is_finished
 from queue_wire.files.marks import identify
@@ -287,12 +287,21 @@ class _MessageCopier:
         handle = os.open(paths.get(kind) or target.hashed(kind, message), _NEW, FILE_MODE)
         try:
             write_all(handle, file.data) if file.data else None
-            self._give(handle, FILE_MODE, file.mtime_ns)
+            classed = kind == "info" and _has_class(file)
+            self._give(handle, FILE_MODE | CLASS_BIT if classed else FILE_MODE, file.mtime_ns)
         finally:
             os.close(handle)
 
     def _give(self, handle: int, mode: int, mtime_ns: int) -> None:
         _give(handle, self._owner.uid, self._owner.gid, mode, mtime_ns)
+
+
+def _has_class(file: _File) -> bool:
+    """Return whether info/B/I has the record of a class."""
+    try:
+        return bool(unpack_info_class(file.data)[1])
+    except FormatError:
+        return False
 
 
 def _pending(file: _File) -> bool:

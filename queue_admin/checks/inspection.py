@@ -42,7 +42,7 @@ def inspect_messages(
     layout: Layout, owner: tuple[int, int], now: float, settle: float = SETTLE, step: Callable[[int], object] = int
 ) -> Iterator[Finding]:
     """Yield what is wrong with messages, and names that belong to none. Raises OSError."""
-    flat = {kind: layout.directories(kind) == [f"{layout.queue}/{kind}"] for kind in PLACES}
+    flat = {kind: os.path.basename(layout.directories(kind)[0]) == kind for kind in PLACES}
     beside: dict[int, int] = {}
     for kind in PLACES:
         if flat[kind]:
@@ -56,6 +56,8 @@ def inspect_messages(
         for kind in PLACES:
             if not flat[kind]:
                 yield from _names(layout, kind, f"{layout.queue}/{kind}/{number}", here)
+        for directory in layout.lower_directories(number):
+            yield from _names(layout, "todo", directory, here)
         for message in here:
             here[message] |= beside.pop(message, 0)
         suspects = _suspects(layout, here, owner, now, step)

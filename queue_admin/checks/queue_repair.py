@@ -34,8 +34,9 @@ from queue_admin.checks.renumber import (
 from queue_admin.checks.structure import find_layout, find_split, owner_of_ours
 from queue_admin.home.create import SPLIT_MOST
 from queue_admin.home.done_marks import apply_marks, read_marks
+from queue_admin.home.flatten import dissolve_classes
 from queue_admin.home.maker import Maker
-from queue_admin.home.modes import BUCKETED, MAY_BE_FLAT, OURS, QUEUE_MODE, SENDMUTEX_MODE, TRIGGER_MODE
+from queue_admin.home.modes import BUCKETED, KEPT, MAY_BE_FLAT, OURS, QUEUE_MODE, SENDMUTEX_MODE, TRIGGER_MODE
 from queue_admin.home.ownership import OwnerChanger, known_uids
 from queue_admin.home.tree import Tree, unable_to
 from queue_admin.system_accounts import be_owner
@@ -44,7 +45,7 @@ from queue_base.daemon.lock import take_sendmutex
 from queue_base.durable import Commit
 from queue_base.errors import Failure, Permanent, Temporary, Usage, reason
 from queue_base.home import Home
-from queue_base.queue.layout import FILE_MODE, Layout
+from queue_base.queue.layout import FILE_MODE, PRIORITY, Layout
 from queue_base.queue.marks_file import NAME as DONE_MARKS
 from queue_base.safe_open import UnsafePath, open_file_below
 from queue_wire.ids import is_prime, nearest_primes
@@ -114,6 +115,8 @@ def _mend_directories(home: Home, split: int | None) -> tuple[int, list[str], in
             _close_pid(tree)
             _make_missing(home, tree, maker, wanted)
             tree.sync()
+            moved = dissolve_classes(tree, wanted)
+            done += [f"moved {moved} files of {PRIORITY}/ to todo/"] if moved else []
             done += [f"made {path}" for path in maker.made if REPAIR not in path]
             done += _mend_owners(home, tree, owner)
             tree.sync()
@@ -194,7 +197,7 @@ def _mend_owners(home: Home, tree: Tree, owner: Owner) -> list[str]:
     for kind, (directory_mode, file_mode) in OURS.items():
         place = f"{REPAIR}/pid" if kind == "pid" else kind
         if tree.is_directory(place):
-            changer.directory(place, owner, directory_mode, file_mode, kind in BUCKETED)
+            changer.directory(place, owner, directory_mode, file_mode, kind in BUCKETED, KEPT.get(kind, 0))
     changer.one("lock/sendmutex", owner, SENDMUTEX_MODE)
     changer.one("lock/trigger", owner, TRIGGER_MODE, stat.S_ISFIFO)
     changer.one(DONE_MARKS, owner, FILE_MODE)

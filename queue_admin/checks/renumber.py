@@ -127,7 +127,7 @@ def drop_textless(layout: Layout, aside: SetAside) -> None:
 
     A file with two names is left: it may be one of a message that is being moved.
     """
-    flat = [kind for kind in KINDS if layout.directories(kind) == [f"{layout.queue}/{kind}"]]
+    flat = [kind for kind in KINDS if os.path.basename(layout.directories(kind)[0]) == kind]
     hashed = [kind for kind in KINDS if kind not in flat]
     for number in range(layout.split):
         found: dict[str, list[str]] = {}

@@ -26,12 +26,15 @@ from queue_admin.system_accounts import account_uid
 from queue_base.accounts import QMAIL_ACCOUNT, Owner, queue_owner
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
-from queue_base.queue.layout import FILE_MODE, HASHED, Layout, open_layout
+from queue_base.queue.layout import FILE_MODE, HASHED, PRIORITY, Layout, open_layout
 from queue_base.queue.marks_file import NAME as MARKS
 from queue_base.safe_open import UnsafePath
+from queue_wire.files.envelope import is_class_name
 from queue_wire.ids import is_prime, nearest_primes
 
-KNOWN = frozenset((STAMP, MARKS, REPAIR, "holds", ONDEMAND, *(kind for kind in OURS if "/" not in kind)))
+KNOWN = frozenset(
+    (STAMP, MARKS, REPAIR, PRIORITY, "holds", ONDEMAND, *(kind for kind in OURS if "/" not in kind))
+)
 
 NAMES_MOST = 1000  # Messages by which the split of a damaged queue is guessed.
 SPLITS_MOST = 1000  # Splits that are tried, besides those that the directories say.
@@ -57,8 +60,8 @@ def find_layout(queue: str, split: int | None = None) -> Layout:
 
     Without `split` it is what the directories agree on, else what the stamp says, else what fits the most messages.
     """
-    flat = [is_flat(queue, kind) for kind in MAY_BE_FLAT]
-    return Layout(queue, split or find_split(queue), *flat)
+    flat_todo, flat_intd = (is_flat(queue, kind) for kind in MAY_BE_FLAT)
+    return Layout(queue, split or find_split(queue), flat_todo, flat_intd, tuple(class_names(queue)))
 
 
 def find_split(queue: str) -> int:
@@ -131,6 +134,7 @@ def check_structure(layout: Layout, owner: tuple[int, int], now: float) -> Itera
         yield from _check_directory(queue, kind, owner)
         if kind in BUCKETED and os.path.isdir(f"{queue}/{kind}") and not is_flat(queue, kind):
             yield from _check_buckets(layout, kind, owner)
+    yield from _check_classes(layout, owner)
     yield from _check_special(queue, "lock/sendmutex", stat.S_ISREG, SENDMUTEX_MODE, owner)
     yield from _check_special(queue, "lock/trigger", stat.S_ISFIFO, TRIGGER_MODE, owner)
     yield from _check_marks(queue, owner)
@@ -183,6 +187,22 @@ def _check_buckets(layout: Layout, kind: str, owner: tuple[int, int]) -> Iterato
     for number in sorted(there):
         if number >= layout.split:
             yield Finding("split", f"{kind}/{number}", f"is one too many: the split is {layout.split}")
+
+
+def _check_classes(layout: Layout, owner: tuple[int, int]) -> Iterator[Finding]:
+    """Yield what is wrong with the trees of the lower classes."""
+    for name in class_names(layout.queue):
+        yield from _check_directory(layout.queue, f"{PRIORITY}/{name}", owner)
+        yield from _check_buckets(layout, f"{PRIORITY}/{name}", owner)
+
+
+def class_names(queue: str) -> list[str]:
+    """Return the names of the trees of the lower classes. Raises OSError."""
+    try:
+        names = os.listdir(f"{queue}/{PRIORITY}")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(name for name in names if is_class_name(os.fsencode(name)))
 
 
 def _check_special(

@@ -23,13 +23,14 @@ from queue_admin.checks.queue_stamp import REPAIR
 from queue_admin.home.closed_queue import ClosedQueue
 from queue_admin.home.create import create_queue
 from queue_admin.home.done_marks import apply_marks, read_marks
-from queue_admin.home.flatten import check_names, flatten, is_half_flat
+from queue_admin.home.flatten import check_names, class_files, dissolve_classes, flatten, is_half_flat
 from queue_admin.home.maker import Maker
 from queue_admin.home.modes import (
     ALIAS_MODE,
     BUCKETED,
     CONTROL_MODE,
     EXTRA,
+    KEPT,
     MAILDROP_HELD,
     MAILDROP_REJECTS,
     MAY_BE_FLAT,
@@ -52,7 +53,7 @@ from queue_base.accounts import Owner
 from queue_base.control import read_parsed
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
-from queue_base.queue.layout import FILE_MODE, open_layout
+from queue_base.queue.layout import FILE_MODE, PRIORITY, open_layout
 from queue_base.queue.marks_file import NAME as DONE_MARKS
 from queue_base.queue.postman import DIRECTORY as POSTMAN
 from queue_base.safe_open import READ_DIRECTORY
@@ -91,7 +92,13 @@ def adopt(home: Home, owner: Owner, progress: Progress | None = None) -> list[st
         with unable_to("sync", home.path):
             above.commit.sync()
         for kind, (directory_mode, file_mode) in OURS.items():
-            changer.directory(kind, owner, directory_mode, file_mode, kind in BUCKETED)
+            changer.directory(kind, owner, directory_mode, file_mode, kind in BUCKETED, KEPT.get(kind, 0))
+            tree.sync()
+        if tree.is_directory(PRIORITY):
+            directory_mode, file_mode = OURS["todo"]
+            changer.directory(PRIORITY, owner, directory_mode, None, False)
+            for name in tree.list(PRIORITY):
+                changer.directory(f"{PRIORITY}/{name}", owner, directory_mode, file_mode, True, KEPT["todo"])
             tree.sync()
         changer.one("lock/sendmutex", owner, SENDMUTEX_MODE)
         changer.one("lock/trigger", owner, TRIGGER_MODE, stat.S_ISFIFO)
@@ -139,12 +146,17 @@ def undo(
         for kind in flat:
             check_names(tree, kind, layout.split)
         check_directories(tree, (*QMAIL, *EXTRA))
+        directories, _ = class_files(tree)
+        check_directories(tree, directories)
         done_marks = read_marks(tree, known)
         with _open_alias(home) as alias:
             # From now on queue-start refuses to run, and names queuectl adopt, because of the owner.
             closed.begin(qmailq)
-            done = [f"made {kind}/ flat: {flatten(tree, kind, layout.split)} files moved" for kind in flat]
-            done += apply_marks(tree, open_layout(home.queue) if flat else layout, known, done_marks)
+            # Before the others: they are moved again if todo/ is made flat.
+            moved = dissolve_classes(tree, layout.split)
+            done = [f"moved {moved} files of {PRIORITY}/ to todo/"] if moved else []
+            done += [f"made {kind}/ flat: {flatten(tree, kind, layout.split)} files moved" for kind in flat]
+            done += apply_marks(tree, open_layout(home.queue) if flat or moved else layout, known, done_marks)
             done += _remove_extra(tree)
             maker = Maker(qmailq, tree=tree)
             for kind, (account, directory_mode, file_mode) in QMAIL.items():

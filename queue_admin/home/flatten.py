@@ -4,12 +4,16 @@ Each file is linked under its new name, and the old name is removed only when th
 each file has one name or both, and the next run finishes. If the number of a file is also the name of a directory
 (inode 12 in directory 12), the file is named `.I` until the directory is removed. Names next to the directories that
 belong to no message are ignored.
+
+In the same way the trees of the lower classes, queue/priority/CLASS/B/I, are dissolved into todo/: qmail has no
+classes.
 """
 
 import os
 
 from queue_admin.home.tree import Tree, unable_to
 from queue_base.errors import Permanent
+from queue_base.queue.layout import PRIORITY
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
@@ -67,6 +71,55 @@ def check_names(tree: Tree, kind: str, split: int) -> tuple[list[str], list[tupl
         if message is None or message % split != int(bucket):
             raise Permanent(f"unable to flatten {path}: {bucket}/{name} is not a message's name; move it away")
     return buckets, files
+
+
+def class_files(tree: Tree) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the directories of the trees of the classes, the upper ones first, and (directory, name) of their files.
+
+    Raises Permanent if a name does not belong there, Temporary.
+    """
+    files: list[tuple[str, str]] = []
+    directories: list[str] = []
+    for name in tree.list(PRIORITY):
+        top = f"{PRIORITY}/{name}"
+        if not tree.is_directory(top):
+            raise Permanent(f"unable to use {tree.path}/{top}: it is not the tree of a class; move it away")
+        directories.append(top)
+        for bucket in tree.list(top):
+            below = f"{top}/{bucket}"
+            if not tree.is_directory(below):
+                raise Permanent(f"unable to use {tree.path}/{below}: it is no directory of a class; move it away")
+            directories.append(below)
+            for each in tree.list(below):
+                if _message(each) is None:
+                    raise Permanent(f"unable to use {tree.path}/{below}/{each}: it is no message; move it away")
+                files.append((below, each))
+    return directories, files
+
+
+def dissolve_classes(tree: Tree, split: int) -> int:
+    """Move what is in the trees of the classes to todo/, durably, and remove them; return how many files were moved.
+
+    The queue must be closed. Raises as `class_files` does, before anything has changed.
+    """
+    if not tree.is_directory(PRIORITY):
+        return 0
+    directories, files = class_files(tree)
+    hashed = tree.is_directory("todo/0")
+    with unable_to("move the files of", f"{tree.path}/{PRIORITY}"):
+        for place, name in files:
+            to = f"todo/{int(name) % split}" if hashed else "todo"
+            with tree.directory(place) as old, tree.directory(to) as new:
+                _link(old, name, new, name)
+        tree.sync()
+        for place, name in files:
+            tree.unlink(f"{place}/{name}")
+        tree.sync()
+        for directory in reversed(directories):
+            tree.rmdir(directory)
+        tree.rmdir(PRIORITY)
+        tree.sync()
+    return len(files)
 
 
 def _listed(top: int) -> tuple[list[str], list[str]]:

@@ -5,7 +5,7 @@ its owner, who is its sender.
 """
 
 from queue_base.accounts import Owner
-from queue_base.queue.layout import FILE_MODE, MESS_MODE
+from queue_base.queue.layout import CLASS_BIT, FILE_MODE, HELD_BIT, MESS_MODE
 from queue_base.queue.postman import DIRECTORY as POSTMAN
 from queue_base.queue.postman import DIRECTORY_MODE as POSTMAN_MODE
 from queue_wire.pipes.qmtp import SOCKET_DIRECTORY, SOCKET_DIRECTORY_MODE
@@ -48,6 +48,8 @@ OURS: dict[str, tuple[int, int | None]] = {
     # All users may go to the socket in it, and only the owner may make one.
     SOCKET_DIRECTORY: (SOCKET_DIRECTORY_MODE, None),
 }
+# Bits of the modes of files that stay: those of a class, and of a message that was queued with a mark in hold/.
+KEPT = {"info": CLASS_BIT, "todo": HELD_BIT}
 # Directories with one numbered subdirectory for each bucket.
 BUCKETED = frozenset(("intd", "todo", "info", "local", "remote", "hold", "corrupt", "last", "mess"))
 MAY_BE_FLAT = ("todo", "intd")

@@ -64,18 +64,21 @@ class OwnerChanger:
         self.changed = 0
         self.left: dict[str, str] = {}
 
-    def directory(self, name: str, owner: Owner, directory_mode: int, file_mode: int | None, bucketed: bool) -> None:
+    def directory(
+        self, name: str, owner: Owner, directory_mode: int, file_mode: int | None, bucketed: bool, kept: int = 0
+    ) -> None:
         """Change a directory and its files; if it is bucketed, also its numbered directories and their files.
 
-        Raises Permanent if it is a link, Temporary.
+        Of the modes of files the bits `kept` stay. Raises Permanent if it is a link, Temporary.
         """
         path = f"{self._tree.path}/{name}"
         with unable_to("change owner or mode in", path), self._tree.directory(name) as handle:
-            self._directory(path, handle, owner, directory_mode, file_mode, bucketed)
+            self._directory(path, handle, owner, directory_mode, file_mode, bucketed, kept)
 
     def _directory(
-        self, path: str, handle: int, owner: Owner, directory_mode: int, file_mode: int | None, bucketed: bool
-    ) -> None:
+        self, path: str, handle: int, owner: Owner, directory_mode: int, file_mode: int | None, bucketed: bool,
+        kept: int,
+    ) -> None:  # fmt: skip
         self._change(handle, owner, directory_mode)
         if file_mode is None:
             return
@@ -87,19 +90,21 @@ class OwnerChanger:
                     below = self._open(path, handle, entry.name, READ_DIRECTORY)
                     if below is not None:
                         try:
-                            self._directory(f"{path}/{entry.name}", below, owner, directory_mode, file_mode, False)
+                            name = f"{path}/{entry.name}"
+                            self._directory(name, below, owner, directory_mode, file_mode, False, kept)
                         finally:
                             os.close(below)
                 elif entry.is_file(follow_symlinks=False):
-                    if not self._is_right_already(entry, owner, file_mode):
-                        self._file(path, handle, entry.name, owner, file_mode, stat.S_ISREG)
+                    if not self._is_right_already(entry, owner, file_mode, kept):
+                        self._file(path, handle, entry.name, owner, file_mode, stat.S_ISREG, kept)
                 else:
                     self.left[f"{path}/{entry.name}"] = NO_FILE
 
-    def _is_right_already(self, entry: os.DirEntry[str], owner: Owner, mode: int) -> bool:
+    def _is_right_already(self, entry: os.DirEntry[str], owner: Owner, mode: int, kept: int) -> bool:
         # Saves opening most files in a second run.
         try:
-            return _is_right(entry.stat(follow_symlinks=False), owner, mode)
+            found = entry.stat(follow_symlinks=False)
+            return _is_right(found, owner, mode | found.st_mode & kept)
         except FileNotFoundError:
             return True
 
@@ -114,7 +119,9 @@ class OwnerChanger:
         with unable_to("change owner or mode of", self._tree.path):
             self._change(self._tree.handle, owner, mode)
 
-    def _file(self, path: str, directory: int, name: str, owner: Owner, mode: int, kind: Callable[[int], bool]) -> None:
+    def _file(
+        self, path: str, directory: int, name: str, owner: Owner, mode: int, kind: Callable[[int], bool], kept: int = 0
+    ) -> None:
         handle = self._open(path, directory, name, os.O_RDONLY)
         if handle is None:
             return
@@ -125,7 +132,7 @@ class OwnerChanger:
             elif found.st_nlink > 1 and found.st_uid not in self._known:
                 self.left[f"{path}/{name}"] = f"it has {found.st_nlink} names, and belongs to uid {found.st_uid}"
             else:
-                self._change(handle, owner, mode)
+                self._change(handle, owner, mode | found.st_mode & kept)
         finally:
             os.close(handle)
 

@@ -52,6 +52,8 @@ def describe(home: Home, layout: Layout, snapshot: Snapshot) -> Iterator[str]:
         yield f"injected by uid: {uid}"
     if detail.sender is not None:
         yield f"sender: <{word(detail.sender)}>"
+    if detail.priority:
+        yield f"priority: {detail.priority}"
     for name, kind in (("hold", "held"), ("corrupt", "corrupt")):
         if getattr(snapshot, kind):
             yield f"{kind}: {visible(mark_reason(layout, name, snapshot.message))}"

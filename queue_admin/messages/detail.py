@@ -14,7 +14,7 @@ from queue_base.errors import reason
 from queue_base.queue.layout import Layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_wire.failures import unpack_failures
-from queue_wire.files.envelope import unpack_info, unpack_todo
+from queue_wire.files.envelope import unpack_info_class, unpack_todo
 from queue_wire.files.marks import identify
 from queue_wire.files.recipients import unpack_recipients
 from queue_wire.format_error import FormatError
@@ -48,21 +48,24 @@ class ChannelRecipients:
 class Detail:
     """The envelope of a message.
 
-    `sender` is None if it cannot be read. `unsorted` has the recipients of a message that is not classified yet, as
-    (done, address).
+    `priority` is its class, empty for the first one. `sender` is None if it cannot be read. `unsorted` has the
+    recipients of a message that is not classified yet, as (done, address).
     """
 
-    __slots__ = ("channels", "sender", "trouble", "uid", "unsorted")
+    __slots__ = ("channels", "priority", "sender", "trouble", "uid", "unsorted")
 
     def __init__(self, layout: Layout, snapshot: Snapshot, marks: LeftMarks | None) -> None:
         """Read the files that the message's state says exist."""
         self.sender: bytes | None = None
+        self.priority = ""
         self.uid: int | None = None
         self.unsorted: list[tuple[bool, bytes]] = []
         self.channels: dict[str, ChannelRecipients] = {}
         self.trouble: list[str] = [snapshot.trouble] if snapshot.trouble else []
         if "todo" in snapshot.files:
-            self._take(layout.todo(snapshot.message), lambda data: self._todo(data, snapshot, marks))
+            self.priority = layout.class_of(snapshot.message)
+            path = layout.todo_in(self.priority, snapshot.message)
+            self._take(path, lambda data: self._todo(data, snapshot, marks))
             return
         if "info" in snapshot.files:
             self._take(layout.hashed("info", snapshot.message), self._info)
@@ -97,7 +100,7 @@ class Detail:
         self.unsorted = [(bool(done >> bit & 1), address) for bit, address in enumerate(envelope.recipients)]
 
     def _info(self, data: bytes) -> None:
-        self.sender = unpack_info(data)
+        self.sender, self.priority = unpack_info_class(data)
 
     def _channel(self, name: str, path: str) -> None:
         def unpack(data: bytes) -> None:

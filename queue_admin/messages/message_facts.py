@@ -31,6 +31,7 @@ def message_facts(
     facts["age"] = None if snapshot.birth is None else max(int(now - snapshot.birth / 1e6), 0)
     facts["bytes"] = snapshot.size
     facts["sender"] = None if detail.sender is None else visible(detail.sender)
+    facts["priority"] = detail.priority or None
     for name in CHANNELS:
         channel = detail.channels.get(name)
         facts[name] = {"done": channel.done, "left": channel.left} if channel else {"done": 0, "left": 0}

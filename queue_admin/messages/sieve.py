@@ -106,6 +106,8 @@ class Sieve:
         with Bucket(self._layout, number) as bucket:
             # First, so that a message that is classified meanwhile is found here or in the others.
             todo = self._flat_todo.get(number, set()) if self._layout.flat_todo else bucket.names("todo")
+            for directory in self._layout.lower_directories(number):
+                todo = todo | _listed(directory)
             names: set[str] = set().union(*(bucket.names(kind) for kind in self._kinds))
             # One of which only the file in a flat todo/ is left is among those in no bucket.
             if not (self.everywhere and self._layout.flat_todo):
@@ -114,6 +116,16 @@ class Sieve:
                 names -= bucket.names(self._without) - todo
             kept = [name for name in names if _passes(self._queued if name in todo else self._others, bucket, name)]
         return sorted(message for message in _numbers(kept) if message % split == number), len(names)
+
+
+def _listed(directory: str) -> set[str]:
+    """Return the names in a directory of a class. Raises Temporary."""
+    try:
+        return set(os.listdir(directory))
+    except FileNotFoundError:
+        return set()
+    except OSError as error:
+        raise Temporary(f"unable to read {directory}: {reason(error)}") from error
 
 
 def _passes(tests: list[Test], bucket: Bucket, name: str) -> bool:

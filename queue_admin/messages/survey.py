@@ -142,6 +142,8 @@ class Survey:
         names: dict[str, set[int]] = {kind: set() for kind in self._hashed_kinds} | self._flat
         for kind in self._hashed_kinds:
             yield from _names(f"{layout.queue}/{kind}/{number}", names[kind], number, layout.split)
+        for directory in layout.lower_directories(number):
+            yield from _names(directory, names["todo"], number, layout.split)
         messages = wanted
         if messages is None:
             messages = set().union(*(names[kind] for kind in self._hashed_kinds))

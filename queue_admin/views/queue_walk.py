@@ -23,7 +23,7 @@ from queue_admin.messages.last_results import last_texts
 from queue_admin.messages.survey import read_regular
 from queue_base.errors import Temporary, reason
 from queue_base.queue.hold_marks import DELETED
-from queue_base.queue.layout import Layout
+from queue_base.queue.layout import PRIORITY, Layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_wire.files.envelope import unpack_info, unpack_todo
 from queue_wire.files.marks import identify
@@ -132,6 +132,8 @@ class QueueWalk:
         self._close()
         # Listed in the order in which a message's files are made, so that one that is classified meanwhile is found.
         names = {"todo": self._names("todo", number) if todo is None else todo}
+        for directory in self.layout.lower_directories(number):
+            names["todo"] |= set(_numbers(_listed(directory, PRIORITY)))
         for kind in ("hold", "corrupt", "info"):
             names[kind] = self._names(kind, number)
         # A name that is no message is in none of the others.

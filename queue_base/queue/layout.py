@@ -1,17 +1,22 @@
 """The files of a message on disk: their paths, which of them exist, and the state that this makes.
 
 `open_layout` looks at a queue directory once: split is the number of directories in mess/, and todo/ and intd/ may be
-flat or hashed. The Layout turns ids into paths. It raises Temporary for a queue that cannot be read, and Permanent for
-a queue whose directories do not fit together.
+flat or hashed. A class of mail but the first (queue_wire.control.priorities) has a tree of its own in the place of
+todo/, queue/priority/CLASS/B/I, always hashed. The Layout turns ids into paths. It raises Temporary for a queue that
+cannot be read, and Permanent for a queue whose directories do not fit together.
 
     S1  nothing    S2  mess    S3  mess, intd    S4  mess, todo: queued    S5  mess, info: classified
+
+The file of a message in the tree of a class is its todo: there is one in todo/ or in one of the trees.
 """
 
 import os
 import stat
+import time
 
 from queue_base.durable import is_in_memory
 from queue_base.errors import Permanent, Temporary, reason
+from queue_wire.files.envelope import is_class_name
 
 HASHED = ("mess", "info", "local", "remote")
 # Modes of new files. The group may read mess/, for queue-remote, and nothing else.
@@ -20,18 +25,30 @@ FILE_MODE = 0o600
 # The bit of an envelope in todo/ whose message was queued with a mark in hold/. A message that was put on hold later
 # does not have it: queue-send knows that one.
 HELD_BIT = stat.S_ISVTX
+# The bit of a file in info/ that has the record of a class, so that queue-send reads no other file in info/ at start.
+CLASS_BIT = stat.S_ISVTX
+PRIORITY = "priority"  # The directory of the trees of the classes.
+LOOK_SECONDS = 1.0  # Between looks whether a tree was made since.
 
 
 class Layout:
-    """The paths of one queue, as str; `split` is the number of directories in mess/."""
+    """The paths of one queue, as str; `split` is the number of directories in mess/.
 
-    __slots__ = ("flat_intd", "flat_todo", "queue", "split")
+    `lower` are the classes that have a tree, by name. Where a class is a str, an empty one is the first class. A tree
+    that is made by another process is known within LOOK_SECONDS.
+    """
 
-    def __init__(self, queue: str, split: int, flat_todo: bool = False, flat_intd: bool = False) -> None:
+    __slots__ = ("_look_at", "_seen", "flat_intd", "flat_todo", "lower", "queue", "split")
+
+    def __init__(
+        self, queue: str, split: int, flat_todo: bool = False, flat_intd: bool = False, lower: tuple[str, ...] = ()
+    ) -> None:
         self.queue = queue
         self.split = split
         self.flat_todo = flat_todo
         self.flat_intd = flat_intd
+        self.lower = lower
+        self._look_at, self._seen = 0.0, -1
 
     def hashed(self, kind: str, message: int) -> str:
         """Return the path of a message's file in a hashed directory: mess, info, local, remote, hold, corrupt, last."""
@@ -41,7 +58,32 @@ class Layout:
         return f"{self.queue}/mess/{message % self.split}/{message}"
 
     def todo(self, message: int) -> str:
+        """Return the path of a message's envelope; it is looked for if there are several classes."""
+        return self.todo_in(self.class_of(message), message)
+
+    def todo_in(self, priority: str, message: int) -> str:
+        """Return the path that the envelope of a message of a class has."""
+        if priority:
+            return f"{self.queue}/{PRIORITY}/{priority}/{message % self.split}/{message}"
         return f"{self.queue}/todo/{message}" if self.flat_todo else self.hashed("todo", message)
+
+    def class_of(self, message: int) -> str:
+        """Return the class in whose tree a message's envelope is; the first class if it is in none."""
+        self._look_again()
+        for priority in self.lower:
+            try:
+                os.lstat(self.todo_in(priority, message))
+            except FileNotFoundError:
+                continue
+            except OSError:
+                pass  # Whoever uses the path gets the error.
+            return priority
+        return ""
+
+    def todo_paths(self, message: int) -> list[str]:
+        """Return all paths that the envelope of a message may have."""
+        self._look_again()
+        return [self.todo_in(priority, message) for priority in ("", *self.lower)]
 
     def intd(self, message: int) -> str:
         return f"{self.queue}/intd/{message}" if self.flat_intd else self.hashed("intd", message)
@@ -50,10 +92,55 @@ class Layout:
         return f"{self.queue}/bounce/{message}"
 
     def directories(self, kind: str) -> list[str]:
-        """Return the directories that hold files of a kind: the numbered ones, or one if it is flat."""
-        flat = {"todo": self.flat_todo, "intd": self.flat_intd, "bounce": True}.get(kind, False)
+        """Return the directories that hold files of a kind: the numbered ones, or one if it is flat.
+
+        Those of todo are followed by those of the other classes.
+        """
+        if kind == "todo":
+            return [path for priority in ("", *self.lower) for path in self.todo_directories(priority)]
+        flat = {"intd": self.flat_intd, "bounce": True}.get(kind, False)
         top = f"{self.queue}/{kind}"
         return [top] if flat else [f"{top}/{number}" for number in range(self.split)]
+
+    def todo_directories(self, priority: str) -> list[str]:
+        """Return the directories that hold the envelopes of one class."""
+        if self.flat_todo and not priority:
+            return [f"{self.queue}/todo"]
+        top = f"{self.queue}/{PRIORITY}/{priority}" if priority else f"{self.queue}/todo"
+        return [f"{top}/{number}" for number in range(self.split)]
+
+    def lower_directories(self, number: int) -> list[str]:
+        """Return the directories of one bucket in the trees of the lower classes."""
+        self._look_again()
+        return [f"{self.queue}/{PRIORITY}/{priority}/{number}" for priority in self.lower]
+
+    def learn_classes(self) -> None:
+        """Look for trees that were made since. Raises Temporary, Permanent."""
+        seen = self._look()
+        self.lower = find_classes(self.queue, self.split)
+        self._seen = seen
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a tree was made since `learn_classes`, as far as that can be told."""
+        return self._look() != self._seen
+
+    def _look(self) -> int:
+        try:
+            return os.stat(f"{self.queue}/{PRIORITY}").st_mtime_ns
+        except OSError:
+            return -1
+
+    def _look_again(self) -> None:
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_SECONDS
+        try:
+            if self.has_changed:
+                self.learn_classes()
+        except (Temporary, Permanent):
+            pass  # Those that are known stay.
 
 
 def open_layout(queue: str) -> Layout:
@@ -63,7 +150,22 @@ def open_layout(queue: str) -> Layout:
         raise Permanent(f"unable to use {queue}/mess: it has no numbered directories; queuectl init makes a queue")
     for kind in HASHED[1:]:
         _check_buckets(queue, kind, split)
-    return Layout(queue, split, _is_flat(queue, "todo", split), _is_flat(queue, "intd", split))
+    flat_todo, flat_intd = _is_flat(queue, "todo", split), _is_flat(queue, "intd", split)
+    return Layout(queue, split, flat_todo, flat_intd, find_classes(queue, split))
+
+
+def find_classes(queue: str, split: int) -> tuple[str, ...]:
+    """Return the classes that have a tree, by name. Raises Temporary, and Permanent for an incomplete tree."""
+    try:
+        names = sorted(os.listdir(f"{queue}/{PRIORITY}"))
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise Temporary(f"unable to read {queue}/{PRIORITY}: {reason(error)}") from error
+    found = tuple(name for name in names if is_class_name(os.fsencode(name)))
+    for name in found:
+        _check_buckets(queue, f"{PRIORITY}/{name}", split)
+    return found
 
 
 def queue_in_memory(layout: Layout) -> bool:
@@ -177,4 +279,4 @@ def files_beside_mess(layout: Layout, message: int) -> list[str]:
     """Return the paths of all files that a message may have, except mess/B/I."""
     kinds = ("info", "local", "remote", "hold", "corrupt")
     hashed = [layout.hashed(kind, message) for kind in kinds]
-    return [layout.todo(message), layout.intd(message), *hashed, layout.bounce(message)]
+    return [*layout.todo_paths(message), layout.intd(message), *hashed, layout.bounce(message)]

@@ -197,7 +197,7 @@ def _remove_info(layout: Layout, removals: list[Removal], commit: Commit) -> dic
     unclassified = []
     for removal in removals:
         if removal.files == TODO:
-            unclassified.append(removal.message)
+            unclassified.append(removal)
             continue
         try:
             commit.unlink(layout.hashed("info", removal.message))
@@ -210,17 +210,20 @@ def _remove_info(layout: Layout, removals: list[Removal], commit: Commit) -> dic
     return failed
 
 
-def _remove_todo(layout: Layout, messages: list[int], commit: Commit) -> dict[int, OSError]:
+def _remove_todo(layout: Layout, removals: list[Removal], commit: Commit) -> dict[int, OSError]:
     failed: dict[int, OSError] = {}
+    messages = [removal.message for removal in removals]
+    todo = {layout.todo_in(removal.priority, removal.message): removal.message for removal in removals}
     try:
         left_in_intd = _left_in_intd(layout, messages)
         # The directories of intd/ are synced even if nothing is removed: an earlier removal may not have been synced.
         for message in {message % layout.split: message for message in messages}.values():
-            commit.removed(layout.todo(message))
             commit.removed(layout.intd(message))
+        for path in {os.path.dirname(path): path for path in todo}.values():
+            commit.removed(path)
     except OSError as error:
         return dict.fromkeys(messages, error)
-    files = {layout.todo(message): message for message in messages}
+    files = todo
     files.update((layout.intd(message), message) for message in left_in_intd)
     for path, trouble in remove_files(list(files)).items():
         failed[files[path]] = trouble

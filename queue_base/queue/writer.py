@@ -40,6 +40,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from queue_base.queue.class_trees import ClassChooser
+
+RULES_SECONDS = 1.0  # Between looks whether there is control/priorityrules.
 # Bytes of a message after which the free disk space is checked again.
 CHECK_BYTES = 1 << 20
 # Files that a message is written to before it is refused, if each has the number of another message.
@@ -125,6 +128,8 @@ class Writer:
     """Begins and commits drafts: in the queue, or in maildrop/ for a user who may not write to the queue."""
 
     inflow: "InflowControl"
+    # The class that is asked for (queue_wire.control.priorities), empty for none.
+    priority = ""
     # Whether each draft must be committed before the next one is begun.
     one_by_one = False
 
@@ -158,12 +163,15 @@ class QueueDraft(Draft):
     is one above `descriptors`.
 
     Before `finish` the caller may set `hold`, the reason for which the message is on hold from the beginning, and
-    `copy`, the cause of a copy for the postmaster. `trouble` says why there is no copy.
+    `copy`, the cause of a copy for the postmaster. `trouble` says why there is no copy. It may also set `priority`, the
+    class that is asked for, and `may_raise`, whether that may be a higher one than the rules give; a daemon that takes
+    the mail of others sets both.
     """
 
     __slots__ = (
-        "_commit", "_data", "_descriptors", "_entered", "_intd_made", "_layout", "_linking", "_mtime", "_name",
-        "_packed", "_pid", "_postman", "_uid", "copy", "envelope", "hold", "intd", "message", "todo", "trouble",
+        "_choose_class", "_commit", "_data", "_descriptors", "_entered", "_intd_made", "_layout", "_linking", "_mtime",
+        "_name", "_packed", "_pid", "_postman", "_uid", "copy", "envelope", "hold", "intd", "may_raise", "message",
+        "priority", "todo", "trouble",
     )  # fmt: skip
 
     def __init__(
@@ -177,13 +185,16 @@ class QueueDraft(Draft):
         uid: int,
         head: bytes,
         descriptors: int,
+        choose_class: "Callable[[int, bytes, str, bool], str]",
     ) -> None:
         super().__init__(inflow, name or f"a file for {layout.queue}/mess/", handle, head)
         self.envelope = -1
         self.message = 0
         self.todo = self.intd = ""
         self.hold = self.copy = b""
-        self.trouble = ""
+        self.trouble = self.priority = ""
+        self.may_raise = False
+        self._choose_class = choose_class
         self._postman = ""
         self._commit = commit
         self._descriptors = descriptors
@@ -216,6 +227,7 @@ class QueueDraft(Draft):
         if not self._packed:
             self.pack(sender, recipients)
         self._packed = False
+        self.priority = self._choose_class(self._uid, sender, self.priority, self.may_raise)
         if self._head:
             self.write(b"")
         refused: list[int] = []
@@ -246,7 +258,8 @@ class QueueDraft(Draft):
         # The number is the inode number. The last write has set the mtime, from which the long id is made.
         self.message, self._mtime = status.st_ino, status.st_mtime_ns
         layout = self._layout
-        mess, self.intd, self.todo = layout.mess(self.message), layout.intd(self.message), layout.todo(self.message)
+        mess, self.intd = layout.mess(self.message), layout.intd(self.message)
+        self.todo = layout.todo_in(self.priority, self.message)
         try:
             remove_leftovers(layout, self.message)
         except OSError as error:
@@ -454,7 +467,24 @@ class QueueWriter(Writer):
         self._received = (-1, -1, b"")
         self._descriptors = os.sysconf("SC_OPEN_MAX") - _SPARE
         self._commit = Commit(kept_most=kept_most)
+        self._chooser: ClassChooser | None = None
+        self._ruled, self._ruled_at = False, -1.0
         self.inflow = InflowControl(home, home.queue)
+
+    def _choose_class(self, uid: int, sender: bytes, asked: str, may_raise: bool) -> str:
+        """Return the class of a message; empty for the first one, as without control/priorityrules."""
+        if not asked:
+            now = time.monotonic()
+            if now >= self._ruled_at:
+                self._ruled, self._ruled_at = os.path.exists(self._home.control + "/priorityrules"), now + RULES_SECONDS
+            if not self._ruled:
+                return ""
+        if self._chooser is None:
+            # Imported here because most messages are of the first class.
+            from queue_base.queue.class_trees import ClassChooser
+
+            self._chooser = ClassChooser(self._home, self._layout)
+        return self._chooser.choose(uid, sender, asked, may_raise)
 
     @property
     def syncs(self) -> int:
@@ -471,9 +501,13 @@ class QueueWriter(Writer):
         now = time.time_ns()
         handle, name = self._make_file(now)
         head = self._head(uid, now // 10**9)
-        return QueueDraft(
-            self.inflow, self._layout, self._commit, handle, name, self._pid, uid, head, self._descriptors
-        )
+        draft = QueueDraft(
+            self.inflow, self._layout, self._commit, handle, name, self._pid, uid, head, self._descriptors,
+            self._choose_class,
+        )  # fmt: skip
+        # Root and the owner may have any class; the caller of a set-uid program, whose environment asks, may not.
+        draft.priority, draft.may_raise = self.priority, self._uid in (0, os.geteuid())
+        return draft
 
     def _make_file(self, now: int) -> tuple[int, str]:
         """Return the descriptor of a new file, and its name in pid/ or "" if it is unnamed. Raises QueueTrouble."""
@@ -609,7 +643,7 @@ def remove_leftovers(layout: Layout, message: int) -> None:
     """
     name = f"{message % layout.split}/{message}"
     queue = layout.queue
-    for path in (layout.todo(message), f"{queue}/info/{name}", f"{queue}/hold/{name}"):
+    for path in (*layout.todo_paths(message), f"{queue}/info/{name}", f"{queue}/hold/{name}"):
         try:
             os.lstat(path)
         except FileNotFoundError:

@@ -54,7 +54,9 @@ class FileCopy:
             self._place += len(piece)
         if self._place < self._end:
             return False
-        sender, recipients = unpack_envelope(b"".join(self._pieces(self._end, self._status.st_size)))
+        envelope = b"".join(self._pieces(self._end, self._status.st_size))
+        sender, recipients, self.draft.priority = unpack_envelope(envelope)
+        self.draft.may_raise = self.uid == 0
         check_unchanged(self._status, os.fstat(self._handle))
         self.draft.finish(sender, recipients)
         return True

@@ -122,7 +122,7 @@ def _suspended(destination: Destination) -> int:
 
 
 def _waiting(destination: Destination) -> int:
-    return len(destination.queue) + len(destination.overflow)
+    return len(destination.queue) + destination.overflowing
 
 
 def _columns(name: bytes, times: TimeColumns, labels: tuple[bytes, ...]) -> Iterator[Figure]:

@@ -100,7 +100,9 @@ class UnclassifiedRequest:
 
 
 class Orders:
-    """The orders that change messages. `rescan` has queue-todo look through todo/."""
+    """The orders that change messages. `rescan` has queue-todo look through todo/; `resubmit` has it classify a message
+    that it could not classify, or all of them, 0.
+    """
 
     def __init__(
         self,
@@ -111,6 +113,7 @@ class Orders:
         config: ConfigFiles,
         retry: DiskRetry,
         rescan: Callable[[], object],
+        resubmit: Callable[[int], object] = int,
     ) -> None:
         self._messages = messages
         self._store = messages.store
@@ -122,6 +125,7 @@ class Orders:
         self._config = config
         self._retry = retry
         self._rescan = rescan
+        self._resubmit = resubmit
         self._waiting: UnclassifiedRequest | None = None  # There is one request at a time.
 
     def carry_out(self, request: Request, answer: Answer, now: float) -> None:
@@ -130,6 +134,9 @@ class Orders:
             answer(self._probe(request.names, now))
             return
         selected = select_messages(request.names, self._birth_of)
+        if request.command == wire.RESUBMIT:
+            answer(self._resubmit_those(selected, not request.names))
+            return
         if self._classify(selected, request, answer):
             return
         for message in selected.messages:
@@ -195,6 +202,19 @@ class Orders:
     def _birth_of(self, message: int) -> int | None:
         """Returns the birth of a message that has not ended."""
         return None if self._cleaner.holds(message) else marks.birth_of(self._layout, message)
+
+    def _resubmit_those(self, selected: Selected, everything: bool) -> Response:
+        if everything:
+            count = len(self._messages.deferrals)
+            self._resubmit(0)
+            return Response(count, selected.notes)
+        waiting = self._those(selected.messages, self._store.is_waiting_in_todo, selected)
+        for message in selected.messages:
+            if message in waiting:
+                self._resubmit(message)
+            else:
+                selected.note(NEWS, message, "does not wait for queue-todo")
+        return Response(len(waiting), selected.notes)
 
     def _probe(self, domains: list[bytes], now: float) -> Response:
         config, channels = self._config.current, self._messages.channels

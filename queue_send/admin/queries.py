@@ -4,7 +4,7 @@
 message, and the loop has a turn between two requests.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from math import ceil
 
@@ -23,8 +23,10 @@ from queue_wire.admin import socket as wire
 from queue_wire.admin.cause import Cause, pack_cause
 from queue_wire.admin.facts import ChannelFact, DestinationFact, pack_channel, pack_destination
 from queue_wire.admin.figure import pack_figure
+from queue_wire.admin.settings import unpack_in_force
 from queue_wire.admin.socket import NEWS, Note, Request, Response
 from queue_wire.control.destinationlimits import choose_nexthop
+from queue_wire.format_error import FormatError
 
 PAGE = 200  # Destinations in one reply, some 60 bytes each.
 CAUSES_MOST = 200  # Causes in one reply.
@@ -38,8 +40,16 @@ class Queries:
     """The queries that read what queue-send knows."""
 
     def __init__(
-        self, messages: Messages, cleaner: Cleaner, clock: Clock, config: ConfigFiles, figures: FigureList
+        self,
+        messages: Messages,
+        cleaner: Cleaner,
+        clock: Clock,
+        config: ConfigFiles,
+        figures: FigureList,
+        todo_settings: Callable[[], bytes] = bytes,
     ) -> None:
+        """`todo_settings` returns what queue-todo has in force (queue_wire.admin.settings)."""
+        self._todo_settings = todo_settings
         self._messages = messages
         self._cleaner = cleaner
         self._clock = clock
@@ -100,6 +110,15 @@ class Queries:
         shown = [each._replace(time=each.time and to_disk(each.time)) for each in found]
         return Response(0, [Note(NEWS, pack_cause(each)) for each in shown])
 
+    @property
+    def _classifier_fault(self) -> bytes:
+        """Why queue-todo classifies nothing: it could not read its control files yet. Empty if it could."""
+        try:
+            settings = unpack_in_force(self._todo_settings())
+        except FormatError:
+            return b""
+        return b"" if settings.files else settings.error.encode("ascii", "backslashreplace")
+
     def _causes(self, message: int, places: list[bytes], now: float) -> list[Cause]:
         messages, store = self._messages, self._messages.store
         state = messages.state(message)
@@ -109,6 +128,12 @@ class Queries:
             again = messages.bouncer.again_at(message)
             return [Cause(cause.BOUNCING) if again is None else Cause(cause.BOUNCE_DEFERRED, time=int(again))]
         found = [Cause(_STATES[state])] if state in _STATES else []
+        deferral = messages.deferrals.get(message)
+        if state is State.UNCLASSIFIED and deferral is not None:
+            when = self._clock.from_disk(deferral.time)
+            found = [Cause(cause.CLASSIFY_FAILED, time=when, nexthop=deferral.why)]
+        elif state is State.UNCLASSIFIED and (fault := self._classifier_fault):
+            found = [Cause(cause.NOTHING_CLASSIFIED, nexthop=fault)]
         stays = bool(found)
         for letter, kind in LETTERS.items():
             stamp = store.due(message, kind)
@@ -175,7 +200,7 @@ class Explainer:
         """Returns the cause for a message in the overflow of a destination; the rest is as for `due`."""
         if destination.room > 0 and not destination.dead:
             return self.due(since, stopped)
-        waiting, window = len(destination.overflow), int(destination.window)
+        waiting, window = destination.overflowing, int(destination.window)
         return Cause(cause.OVERFLOW, self._kind, 0, waiting, destination.in_flight, window, destination.name)
 
     def obstacles(self, destination: Destination, now: float) -> Iterator[Cause]:
@@ -219,7 +244,7 @@ class Explainer:
             return
         admission = self._scheduler.admission
         dues = admission.dues_of(message, stamps)
-        overflow = [destination for destination in places if destination.overflow.holds(message)]
+        overflow = [destination for destination in places if destination.overflow_holds(message)]
         if not (overflow or dues or admission.is_next(message)):
             # It may have waited since before smtproutes was changed. It gets its new nexthop when it is loaded.
             places = overflow = self._scheduler.overflows_of(message)
@@ -316,7 +341,7 @@ class Explainer:
             window=int(each.window),
             in_flight=each.in_flight,
             queued=len(each.queue),
-            on_disk=len(each.overflow),
+            on_disk=each.overflowing,
             cohorts=int(each.cohorts * 100),
             suspended=each.suspended_count,
             messages=messages,

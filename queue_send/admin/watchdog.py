@@ -248,7 +248,7 @@ class OverdueSearch:
                 yield
             attempt, dates = entry.attempt, _dates(entry.attempt)
             # A message of which something is in flight is being tried.
-            if not (attempt.in_flight or attempt.withdrawn) and self.rule.is_overdue(dates, now):
+            if not (attempt.in_flight or attempt.withdrawn or attempt.rank) and self.rule.is_overdue(dates, now):
                 cause = self._explainer.queued(len(entry.recipients), destination, now)
                 self._report(attempt.message, dates, cause, now)
 
@@ -268,7 +268,8 @@ class OverdueSearch:
         return True
 
     def _search_new(self, stopped: bytes, now: float) -> Iterator[None]:
-        admission = self._scheduler.admission
+        # Mail of lower classes may wait for as long as there is other mail.
+        admission = self._scheduler.admission.classes[0]
         for message in admission.oldest(LOOKS):
             self._judge(message, now, self._explainer.due(0, stopped))
         yield
@@ -278,11 +279,11 @@ class OverdueSearch:
             self._alerts.count(max(0, overdue - LOOKS))
 
     def _is_overdue(self, place: int, now: float) -> bool:
-        dates = self._look(self._scheduler.admission.new_at(place), None)
+        dates = self._look(self._scheduler.admission.classes[0].new_at(place), None)
         return dates is not None and self.rule.is_overdue(dates, now)
 
     def _search_deferred(self, stopped: bytes, now: float) -> Iterator[None]:
-        admission = self._scheduler.admission
+        admission = self._scheduler.admission.classes[0]
         limit = int(now) - self.rule.shortest
         first = admission.first_due()
         if first is None or first > limit:

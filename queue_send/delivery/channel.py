@@ -77,7 +77,7 @@ class Channel:
         keeper: DeliveryDaemon | None = None,
     ) -> None:
         self.kind = kind
-        self.scheduler = Scheduler(config.current.settings(kind))
+        self.scheduler = Scheduler(config.current.settings(kind), store.classes)
         self._daemons = daemons
         self._keeper = keeper
         self._all_daemons = daemons if keeper is None else [*daemons, keeper]

@@ -17,6 +17,7 @@ If `classifyafter` is 0, or queue/marks cannot be written, every message is clas
 queue-send tells queue-todo what to do with new mail:
 
     ANNOUNCE    announce it
+    FIRST       announce it if it is of the first class, else leave it: enough of lower classes wait for their start
     LEAVE       leave it in todo/: enough announced messages wait for their start, and deliveries are being started
     CLASSIFY    classify it: few or no deliveries are being started, or the oldest announced message has waited longer
                 than `classifyafter`. So deliveries that hang never delay classification.
@@ -42,6 +43,7 @@ from queue_wire.files.marks import SLOTS, DoneMarks, EnvelopeIdentity
 from queue_wire.pipes.notice import (
     ANNOUNCE,
     CLASSIFY,
+    FIRST,
     LEAVE,
     Arrived,
     ClassifyAnswer,
@@ -197,7 +199,7 @@ class Announced:
         self._messages: dict[int, AnnouncedMessage] = {}
         # Those that wait for their start, oldest first, without those that queue-todo is asked to classify.
         self._order: OrderedDict[int, AnnouncedMessage] = OrderedDict()
-        self._unstarted = 0
+        self._unstarted = self._unstarted_lower = 0  # All of them, and those of lower classes.
         self._unmarked: list[AnnouncedMessage] = []  # Those whose records `write` writes.
         # Those whose records were written while the log was blocked, before the lines of their arrival. The records are
         # written again when the log has been written up to the position.
@@ -236,7 +238,7 @@ class Announced:
         self._messages[notice.message] = known
         self.envelopes.put(notice.message, known)
         if known.unstarted:
-            self._unstarted += 1
+            self._count_unstarted(known, 1)
             self._order[notice.message] = known
         if self._shutdown.begun:
             self._ask(known, notice.message)
@@ -283,15 +285,20 @@ class Announced:
         if known is not None and known.unstarted:
             known.unstarted = max(0, known.unstarted - count)
             if not known.unstarted:
-                self._unstarted -= 1
+                self._count_unstarted(known, -1)
                 self._order.pop(message, None)
                 self._pace.count()
 
     def _start_all(self, known: AnnouncedMessage) -> None:
         if known.unstarted:
             known.unstarted = 0
-            self._unstarted -= 1
+            self._count_unstarted(known, -1)
             self._order.pop(known.identity.message, None)
+
+    def _count_unstarted(self, known: AnnouncedMessage, count: int) -> None:
+        self._unstarted += count
+        if known.priority:
+            self._unstarted_lower += count
 
     def mark_done(self, known: AnnouncedMessage, kind: str, offsets: Collection[int]) -> None:
         """Marks recipients done; `write` writes the record of the message."""
@@ -404,7 +411,7 @@ class Announced:
         if self._requests:
             return 0.0 if self._log.has_written(self._requests[0][0]) else 3600.0
         wait = CROWDED_WAIT if len(self._messages) > CROWDED else 3600.0
-        if self._mode == LEAVE:
+        if self._mode in (LEAVE, FIRST):
             wait = min(wait, self._after / 2)  # What was started recently is less by then.
         if not self._order:
             return wait
@@ -478,7 +485,11 @@ class Announced:
         if self._mode != ANNOUNCE:
             limit = limit * 3 // 4  # Not back and forth with each message.
         if self._unstarted < limit and not (self._mode == CLASSIFY and self._unstarted and not self._pace.recent):
-            return ANNOUNCE
+            # Mail of lower classes leaves half of the places to the first class.
+            return FIRST if self._unstarted_lower >= limit // 2 else ANNOUNCE
+        of_first = self._unstarted - self._unstarted_lower
+        if self._unstarted_lower >= limit // 4 and of_first < limit // 2 and self._pace.brisk:
+            return FIRST
         late = self._order and now - self._oldest.since > after
         if late or self._mode == CLASSIFY:
             return CLASSIFY

@@ -60,8 +60,9 @@ from queue_wire import logline
 from queue_wire.admin.returning import RecipientSelector
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import TODO, Removal
-from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Classified, ClassifyAnswer, Notice
+from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Classified, ClassifyAnswer, ClassifyDeferral, Notice
 
+DEFERRALS_MOST = 10_000  # Messages that could not be classified of which the reason is known.
 BIRTH_AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
 
@@ -82,7 +83,7 @@ def shorten(notice: Notice) -> Notice:
     if not isinstance(notice, Arrived) or notice.announced:
         return notice
     channels = {channel for channel, _ in notice.recipients}
-    return Classified(notice.message, LOCAL in channels, REMOTE in channels)
+    return Classified(notice.message, LOCAL in channels, REMOTE in channels, notice.priority)
 
 
 class Messages:
@@ -136,6 +137,8 @@ class Messages:
         self._orders: dict[int, bytes] = {}
         self._unread_marks = set(store.held)
         self.changes = MessageChanges(log, disk, events)
+        # The messages that queue-todo could not classify, the latest at the end.
+        self.deferrals: dict[int, ClassifyDeferral] = {}
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Does not wait if there are events, or after the loss of queue-clean: `run` then says what is gone with it."""
@@ -220,6 +223,7 @@ class Messages:
         of this number, which was found on the disk and is gone by now. The files tell which channels have recipients.
         """
         message = notice.message
+        self.deferrals.pop(message, None)
         if self._cleaner.defer(notice if self._none_late else shorten(notice)):
             # The earlier message of this number is being removed; after that the notice is taken again. If it may be
             # late, it is kept without its envelope, because by then it may not look like a late one any more.
@@ -233,7 +237,8 @@ class Messages:
         certain = self._none_late and not self.found.holds(message)
         if isinstance(notice, Arrived) and certain:
             self.store.envelopes.keep(notice, self._clock.to_disk(int(now)))
-        elif self.found.holds(message) or not self.store.is_classified(message):
+            self.store.classes.put(message, notice.priority)
+        elif self.found.holds(message) or self.store.discover(message) is None:
             return  # Found at start; gone; or a new message of this number, whose own notice will come.
         if not self.all_read:
             self._arrived.add(message)
@@ -254,6 +259,13 @@ class Messages:
         if not channels and message not in self.store.held:
             self.finish(message)
 
+    def defer_classification(self, deferral: ClassifyDeferral) -> None:
+        """Notes why a message could not be classified."""
+        self.deferrals.pop(deferral.message, None)
+        self.deferrals[deferral.message] = deferral
+        if len(self.deferrals) > DEFERRALS_MOST:
+            del self.deferrals[next(iter(self.deferrals))]
+
     def _arrive_announced(self, notice: Arrived, now: float) -> None:
         """Adds a message that is delivered from its notice, while it is still in todo/."""
         message = notice.message
@@ -262,6 +274,7 @@ class Messages:
             return
         if not self.all_read:
             self._arrived.add(message)  # If it is classified soon, the backlog may find it.
+        self.store.classes.put(message, notice.priority)
         known = self.store.announced.arrive(notice, self._clock.to_disk(int(now)))
         self._forget_old_marks(message)
         if message in self.store.held:
@@ -395,7 +408,7 @@ class Messages:
         """
         if message in self._arrived or self._cleaner.holds(message) or message in self.store.parked:
             return False
-        birth = self.store.birth(message)
+        birth = self.store.discover(message)
         if birth is None:
             return False
         if self.carry_out_order(message, self._clock.now()):
@@ -738,8 +751,9 @@ class Messages:
         self.found.forget(message)
         for channel in self.channels.values():
             channel.forget(message)
+        self.store.classes.discard(message)
         if known is not None:
-            removal = Removal(message, TODO, self.store.announced.end(message), known.birth)
+            removal = Removal(message, TODO, self.store.announced.end(message), known.birth, known.priority)
         else:
             removal = Removal(message, self.store.envelopes.files(message))
         self.store.envelopes.forget(message)

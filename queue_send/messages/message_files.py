@@ -2,16 +2,17 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from queue_base.durable import Commit, read_dated
 from queue_base.queue.hold_marks import marked_messages
-from queue_base.queue.layout import FILE_MODE, Layout, is_there
+from queue_base.queue.layout import CLASS_BIT, FILE_MODE, Layout, is_there
 from queue_base.queue.results_file import read_results
 from queue_send.messages.announced import Announced, AnnouncedMessage, Then
+from queue_send.scheduler.message_classes import MessageClasses
 from queue_send.scheduler.waiting import LONG_AGO
-from queue_wire.files.envelope import unpack_info
+from queue_wire.files.envelope import unpack_info, unpack_info_class
 from queue_wire.files.last_result import LastResult
 from queue_wire.files.recipients import DONE_MARK, unpack_piece
 from queue_wire.format_error import FormatError
@@ -46,7 +47,9 @@ class Store:
     not read from its files.
     """
 
-    def __init__(self, layout: Layout, announced: Announced) -> None:
+    def __init__(self, layout: Layout, announced: Announced, priorities: Sequence[str] = ()) -> None:
+        """`priorities` are the classes, the highest first."""
+        self.classes = MessageClasses(priorities)
         self.layout = layout
         self.announced = announced
         self.envelopes = announced.envelopes
@@ -168,12 +171,31 @@ class Store:
 
     def birth(self, message: int) -> int | None:
         """Returns the birth of a classified message in seconds since the epoch; None if it is not in S5."""
+        found = self._classified(message)
+        return None if found is None else int(found.st_mtime)
+
+    def discover(self, message: int) -> int | None:
+        """Returns the birth of a classified message as `birth` does, and notes its class."""
+        found = self._classified(message)
+        if found is None:
+            return None
+        self.classes.put(message, self._read_class(message) if found.st_mode & CLASS_BIT else "")
+        return int(found.st_mtime)
+
+    def _classified(self, message: int) -> os.stat_result | None:
         # In this order: if info/ existed and todo/ does not, the classification is over.
         try:
             found = os.lstat(self.layout.hashed("info", message))
         except FileNotFoundError:
             return None
-        return None if self.is_waiting_in_todo(message) else int(found.st_mtime)
+        return None if self.is_waiting_in_todo(message) else found
+
+    def _read_class(self, message: int) -> str:
+        try:
+            data, _ = read_dated(self.layout.hashed("info", message))
+            return unpack_info_class(data)[1]
+        except (FileNotFoundError, FormatError):
+            return ""  # Who loads the message finds out.
 
     def set_due(self, message: int, kind: str, when: int) -> None:
         """Sets the next attempt on disk."""

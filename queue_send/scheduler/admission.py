@@ -1,6 +1,8 @@
-"""Which waiting message is loaded next: new mail and due deferred mail alternately, one of each. Pure.
+"""Which waiting message is loaded next: of the highest class that has one, new mail and due deferred mail alternately.
+Pure.
 
-So neither delays the other, however much of it there is. Probes are loaded before both.
+So neither new mail nor deferred mail delays the other, however much of it there is. Probes are loaded before both. One
+of ten messages is of a lower class, if any of these waits and may be loaded, so that none is starved.
 """
 
 from collections import deque
@@ -8,11 +10,14 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 
 from queue_send.scheduler.fifo import Fifo
+from queue_send.scheduler.message_classes import MessageClasses
 from queue_send.scheduler.waiting import LONG_AGO, Waiting
 
+FLOOR = 9  # After so many of higher classes comes one of a lower class.
 
-class Admission:
-    """The messages of one channel that are not loaded, by their numbers."""
+
+class ClassAdmission:
+    """The messages of one class that are not loaded, by their numbers."""
 
     def __init__(self) -> None:
         self._new = Fifo()
@@ -118,3 +123,95 @@ class Admission:
     def first_due(self) -> int | None:
         """Returns the earliest next attempt of deferred mail; None if there is none."""
         return self._waiting.first_due()
+
+    def is_due(self, now: float) -> bool:
+        """Returns whether `next` returns a message."""
+        if self._readmitted or self._new:
+            return True
+        due = self._waiting.first_due()
+        return due is not None and due <= now
+
+
+class Admission:
+    """The messages of one channel that are not loaded, each in the ClassAdmission of its class: `classes`, by rank."""
+
+    def __init__(self, known: MessageClasses | None = None) -> None:
+        """`known` says of which class a message is."""
+        self._known = known or MessageClasses()
+        self.classes = [ClassAdmission()]
+        self._credit = 0  # How many of the first class were loaded since one of a lower class was.
+
+    def __len__(self) -> int:
+        """Returns the number of entries; a message may have two."""
+        return sum(map(len, self.classes))
+
+    def of(self, message: int) -> ClassAdmission:
+        """Returns the admission of a message's class."""
+        rank = self._known.rank(message)
+        self.make(rank)
+        return self.classes[rank]
+
+    def make(self, rank: int) -> None:
+        """Makes the classes up to a rank, as far as they are not there."""
+        while len(self.classes) <= rank:
+            self.classes.append(ClassAdmission())
+
+    def add_new(self, message: int) -> None:
+        """Adds a new message."""
+        self.of(message).add_new(message)
+
+    def add_deferred(self, message: int, due: int, flushed: bool) -> None:
+        """Adds a deferred message (ClassAdmission.add_deferred)."""
+        self.of(message).add_deferred(message, due, flushed)
+
+    def add_due(self, message: int, due: int) -> None:
+        """Adds a message to be tried at `due`, whatever the mtime of its file."""
+        self.of(message).add_due(message, due)
+
+    def order(self, lower: bool) -> Iterator[ClassAdmission]:
+        """Yields the classes in the order in which they may be loaded now; only the first one unless `lower`."""
+        if not lower or len(self.classes) == 1:
+            yield self.classes[0]
+        elif self._credit >= FLOOR:
+            yield from self.classes[1:]
+            yield self.classes[0]
+        else:
+            yield from self.classes
+
+    def count(self, loaded: ClassAdmission, lower: bool) -> None:
+        """Counts a message that is loaded; `lower`: one of a lower class might have been loaded instead."""
+        if loaded is not self.classes[0]:
+            self._credit = 0
+        elif lower:
+            self._credit = min(FLOOR, self._credit + 1)
+
+    def flush(self) -> None:
+        """Makes all deferred messages due, in their order."""
+        for each in self.classes:
+            each.flush()
+
+    def next_time(self, now: float, lower: bool = True) -> float | None:
+        """Returns when a message may be loaded, in seconds since the epoch; None if there is none.
+
+        Without `lower` only the first class counts.
+        """
+        times = [each.next_time(now) for each in (self.classes if lower else self.classes[:1])]
+        return min((each for each in times if each is not None), default=None)
+
+    def is_next(self, message: int) -> bool:
+        """Returns whether a message is new or readmitted, and so due whatever the mtime of its file."""
+        return self.of(message).is_next(message) or self.classes[0].is_next(message)
+
+    def dues_of(self, message: int, stamps: Collection[int]) -> list[int]:
+        """Returns when a message is tried (ClassAdmission.dues_of)."""
+        return self.of(message).dues_of(message, stamps)
+
+    @property
+    def new(self) -> int:
+        """The number of new messages."""
+        return sum(each.new for each in self.classes)
+
+    @property
+    def entries(self) -> int:
+        """The number of entries of deferred mail."""
+        return sum(each.entries for each in self.classes)

@@ -58,62 +58,71 @@ class SharedRelay(RateLimited):
     starting a job waits in the relay's queue.
     """
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_lower", "_waiting")
 
     def __init__(self, name: bytes, limits: Limits) -> None:
         super().__init__(name, limits)
         self._waiting: deque[Destination] = deque()
+        self._lower: deque[Destination] = deque()  # Those whose next entry is of a lower class.
 
     def enqueue(self, destination: "Destination") -> None:
         """Adds a destination at the end of the queue; at its head if it was removed from there and did not start."""
         destination.listed = True
         destination.waits_for = self
+        destination.lower = destination.next_is_lower
+        waiting = self._lower if destination.lower else self._waiting
         if destination.was_first:
-            self._waiting.appendleft(destination)
+            waiting.appendleft(destination)
         else:
-            self._waiting.append(destination)
+            waiting.append(destination)
         destination.was_first = False
 
     def dequeue(self) -> "Destination | None":
         """Removes and returns the destination at the head of the queue; None if it is empty."""
-        while self._waiting:
-            destination = self._waiting.popleft()
-            if destination.waits_for is self:
-                destination.waits_for = None
-                destination.was_first = True
-                return destination
+        for lower, waiting in ((False, self._waiting), (True, self._lower)):
+            while waiting:
+                destination = waiting.popleft()
+                if destination.waits_for is self and destination.lower == lower:
+                    destination.waits_for = None
+                    destination.was_first = True
+                    return destination
         return None
 
     @property
     def has_waiting(self) -> bool:
         """Whether destinations may be waiting."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._lower)
 
 
 class Destination(RateLimited):
     """A nexthop.
 
-    queue: entries that may start. overflow: messages on disk that wait for room in the queue.
+    queue: entries that may start, in the order of their classes. overflow: messages on disk that wait for room in the
+    queue; those of lower classes are in `lower_overflow`.
     window, cohorts, dead, interval: see the module. probing: a probe is queued or in flight.
     probe_at: when a dead destination is probed; for another one, when its host last failed.
     suspended: messages that were deferred without an attempt while it is dead; each has a next attempt as well.
     suspended_count: their recipients.
     listed: it is in the list of destinations that can start a job (round_robin.py), or in its relay's queue.
-    loading: it is in the scheduler's list of destinations that have room for messages of their overflow.
+    lower: it is in that for lower classes.
+    loading: it is in the scheduler's list of destinations that have room for messages of their overflow; lower_loading:
+    the same for lower classes.
     suspending: it is in the scheduler's list of dead destinations whose overflow is to be deferred.
     relay: the relay that takes its mail and that of other destinations. waits_for: the relay in whose queue it is.
     was_first: it was removed from the head of that queue, and has not started a job since.
     """
 
     __slots__ = (
-        "cohorts", "dead", "interval", "listed", "loading", "overflow", "probe_at", "probing", "queue", "relay",
-        "suspended", "suspended_count", "suspending", "waits_for", "was_first", "window",
+        "cohorts", "dead", "interval", "listed", "loading", "lower", "lower_loading", "lower_overflow", "overflow",
+        "probe_at", "probing", "queue", "relay", "suspended", "suspended_count", "suspending", "waits_for", "was_first",
+        "window",
     )  # fmt: skip
 
     def __init__(self, name: bytes, limits: Limits) -> None:
         super().__init__(name, limits)
         self.queue: deque[Entry] = deque()
         self.overflow = Overflow()
+        self.lower_overflow: Overflow | None = None
         self.window = float(min(limits.initial, limits.most))
         self.cohorts = 0.0
         self.dead = False
@@ -123,6 +132,7 @@ class Destination(RateLimited):
         self.suspended = Fifo()
         self.suspended_count = 0
         self.listed = self.loading = self.suspending = self.was_first = False
+        self.lower = self.lower_loading = False
         self.relay: SharedRelay | None = None
         self.waits_for: SharedRelay | None = None
 
@@ -131,15 +141,79 @@ class Destination(RateLimited):
         """The number of entries that may be added to the queue, which holds as many as the window allows jobs."""
         return max(2, int(self.window)) - len(self.queue)
 
+    def room_for(self, rank: int) -> int:
+        """The same for entries of a class. Those of the first class go before the others, which take no room."""
+        queue = self.queue
+        if rank or not queue or not queue[-1].attempt.rank:
+            return self.room
+        return max(2, int(self.window)) - self._place_for(0)
+
+    def _place_for(self, rank: int) -> int:
+        """Returns the index of the first entry in the queue whose class is lower, by bisection."""
+        queue = self.queue
+        low, high = 0, len(queue)
+        while low < high:
+            middle = (low + high) // 2
+            if queue[middle].attempt.rank <= rank:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def enqueue(self, entry: Entry) -> None:
+        """Adds an entry behind those of its class and of higher ones."""
+        queue, rank = self.queue, entry.attempt.rank
+        if not queue or queue[-1].attempt.rank <= rank:
+            queue.append(entry)
+        else:
+            queue.insert(self._place_for(rank), entry)
+
+    @property
+    def next_is_lower(self) -> bool:
+        """Whether the entry that starts next is of a lower class."""
+        return bool(self.queue) and self.queue[0].attempt.rank > 0
+
+    @property
+    def overflows(self) -> list[Overflow]:
+        """Its overflows that have messages, that of the first class first."""
+        lower = self.lower_overflow
+        both = [self.overflow] if lower is None else [self.overflow, lower]
+        return [each for each in both if each]
+
+    @property
+    def overflowing(self) -> int:
+        """The number of messages in its overflows."""
+        return len(self.overflow) + (0 if self.lower_overflow is None else len(self.lower_overflow))
+
+    def overflow_of(self, rank: int) -> Overflow:
+        """Returns the overflow of a class."""
+        if not rank:
+            return self.overflow
+        if self.lower_overflow is None:
+            self.lower_overflow = Overflow()
+        return self.lower_overflow
+
+    def overflow_holds(self, message: int) -> bool:
+        """Returns whether a message is in one of its overflows."""
+        return any(each.holds(message) for each in self.overflows)
+
+    def take_overflow(self) -> int | None:
+        """Removes and returns the oldest message of the highest class in its overflows; None if there is none."""
+        for each in self.overflows:
+            message = each.take()
+            if message is not None:
+                return message
+        return None
+
     @property
     def idle(self) -> bool:
         """Whether the destination holds no state that differs from a new one's."""
-        return not (self.queue or self.in_flight or self.dead or self.cohorts or self.overflow or self.starts)
+        return not (self.queue or self.in_flight or self.dead or self.cohorts or self.overflowing or self.starts)
 
     def is_expired(self, now: float) -> bool:
         """Returns whether the destination is idle and its statistics have expired."""
         limited = self.own_start(now) > now or self.starts  # In this order: own_start drops starts that are over.
-        in_use = limited or self.queue or self.in_flight or self.overflow
+        in_use = limited or self.queue or self.in_flight or self.overflowing
         return not in_use and now > self.probe_at + FORGET_AFTER
 
     def next_start(self, now: float) -> float:

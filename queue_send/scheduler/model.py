@@ -15,7 +15,8 @@ Recipient = tuple[int, bytes]  # Offset of its record in local/ or remote/, addr
 class Settings(NamedTuple):
     """Limits of one channel: deliveries in flight, messages in the active set, limits of all and of named destinations.
 
-    `expiry_round` is the time between searches for mail that is past its lifetime, in seconds.
+    `expiry_round` is the time between searches for mail that is past its lifetime, in seconds. `bulkshare` is the part
+    of the places, in percent, that lower classes may hold while mail of the first class waits.
     """
 
     concurrency: int
@@ -23,6 +24,17 @@ class Settings(NamedTuple):
     limits: Limits
     table: LimitTable = LimitTable()
     expiry_round: float = 60.0
+    bulkshare: int = 50
+
+    @property
+    def lower_places(self) -> int:
+        """The recipients of lower classes that may be in flight while mail of the first class waits."""
+        return max(1, self.concurrency * self.bulkshare // 100)
+
+    @property
+    def lower_active(self) -> int:
+        """The messages of lower classes that may be loaded while mail of the first class waits."""
+        return max(1, self.active * self.bulkshare // 100)
 
 
 class Attempt:
@@ -40,6 +52,7 @@ class Attempt:
     placed: offsets of the recipients that have been queued or suspended, if there is more than one entry.
     rest: the offset of the first recipient that was not loaded; None if all were.
     in_turn: it has waited in the overflow of its destination until its turn came.
+    rank: that of its class; 0 is the first class.
     withdrawn: nothing more of it is to be started.
     chosen: if it is at some recipients only, what chooses them; the others count as left. others_due: the next attempt
     of the others then, as the disk has it.
@@ -47,7 +60,8 @@ class Attempt:
 
     __slots__ = (
         "birth", "chosen", "deferred", "disk_birth", "due", "expires", "in_flight", "in_turn", "left", "loaded_at",
-        "loading", "message", "others_due", "overflow", "placed", "queued", "rest", "sender", "size", "withdrawn",
+        "loading", "message", "others_due", "overflow", "placed", "queued", "rank", "rest", "sender", "size",
+        "withdrawn",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +85,7 @@ class Attempt:
         self.loading = False
         self.withdrawn = False
         self.in_turn = False
+        self.rank = 0
         self.chosen: tuple[RecipientSelector, ...] = ()
         self.others_due = 0
 

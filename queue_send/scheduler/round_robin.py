@@ -11,6 +11,9 @@ one.
 Hosts that take a second for each message would still hold all places most of the time, since a prompt host's jobs give
 theirs back at once. So while jobs of other paces hold three quarters of the places, and steady ones a quarter, a prompt
 destination that is ready comes before a steady one. No place stays empty for that.
+
+A destination whose next job is of the first class comes before all those whose next job is of a lower class, except
+that after FLOOR of them comes one of the others.
 """
 
 from collections import deque
@@ -24,40 +27,79 @@ BRIEF = 0.5  # Seconds. A destination is prompt if its jobs take less.
 SPARE = 2 / 5  # The part of the places that a slow job must leave free.
 LEAST = 1 / 8  # The part of the places that slow jobs may always take.
 KNOWN_MOST = 20_000  # Destinations whose pace is known, about 200 bytes each.
+FLOOR = 9  # After so many jobs of the first class comes one of a lower class.
 SKIPPED_AT_ONCE = 500  # Destinations without a place that one call examines.
+
+
+class ReadyList:
+    """Destinations that can start a job of the first class, or of a lower one; and those that found no place."""
+
+    def __init__(self, lower: bool) -> None:
+        self.lower = lower
+        self.ready: deque[Destination] = deque()
+        # SLOW, UNTESTED, STEADY
+        self.skipped: tuple[deque[Destination], ...] = (deque(), deque(), deque())
+
+    def __bool__(self) -> bool:
+        slow, untested, steady = self.skipped
+        return bool(self.ready or slow or untested or steady)
 
 
 class RoundRobin:
     """The destinations that can start a job, and the number of places in use by jobs of each pace."""
 
     def __init__(self) -> None:
-        self._ready: deque[Destination] = deque()
-        # SLOW, UNTESTED, STEADY
-        self._skipped: tuple[deque[Destination], ...] = (deque(), deque(), deque())
+        # Those whose next job is of the first class, and the others. A destination that gets mail of the first class
+        # is added to the first list, and what is left of it in the other one is passed over.
+        self._first = ReadyList(False)
+        self._lower = ReadyList(True)
+        self._credit = 0  # How many of the first class have started while one of a lower class was ready.
         self._seconds: dict[bytes, float] = {}  # Average seconds of a job; the latest at the end.
         self._running = [0, 0, 0, 0]
         self._young: deque[Entry] = deque()  # Jobs in flight that are not slow, and some that ended.
 
     def add(self, destination: Destination) -> None:
-        """Adds a destination at the end of the list; it must not be in the list already."""
+        """Adds a destination at the end of the list; it must not be in the list of the class of its next entry."""
         destination.listed = True
-        self._ready.append(destination)
+        destination.lower = destination.next_is_lower
+        (self._lower if destination.lower else self._first).ready.append(destination)
 
-    def next(self, concurrency: int, now: float) -> Destination | None:
-        """Removes and returns the next destination for which there is a place; None if none was found."""
+    @property
+    def has_first(self) -> bool:
+        """Whether a destination may have a job of the first class ready."""
+        return bool(self._first)
+
+    def next(self, concurrency: int, now: float, lower: bool = True) -> Destination | None:
+        """Removes and returns the next destination for which there is a place; None if none was found.
+
+        Without `lower` none whose next job is of a lower class.
+        """
         if self._young:
             self._age(now)
+        if not self._lower:
+            return self._next_of(self._first, concurrency)
+        floor = lower and self._credit >= FLOOR
+        found = self._next_of(self._lower if floor else self._first, concurrency)
+        if found is None and lower:
+            found = self._next_of(self._first if floor else self._lower, concurrency)
+        if found is not None:
+            self._credit = 0 if found.lower else min(FLOOR, self._credit + lower)
+        return found
+
+    def _next_of(self, ready: ReadyList, concurrency: int) -> Destination | None:
         for _ in range(SKIPPED_AT_ONCE):
-            queue = self._next_queue(concurrency)
+            queue = self._next_queue(ready, concurrency)
             if queue is None:
                 return None
             destination = queue.popleft()
+            if ready.lower and (destination.waits_for is not None or not (destination.listed and destination.lower)):
+                continue  # It has got mail of the first class since.
             pace = self._pace(destination)
-            yields = pace == STEADY and queue is self._ready and not self._has_share(concurrency)
+            yields = pace == STEADY and queue is ready.ready and not self._has_share(concurrency)
             if not yields and self._places(pace, concurrency) > 0:
                 destination.listed = False
                 return destination
-            self._skipped[pace].append(destination)
+            ready.skipped[pace].append(destination)
             if destination.relay is not None:
                 self.add_next_of(destination.relay)
         return None
@@ -68,21 +110,23 @@ class RoundRobin:
         if destination is not None:
             self.add(destination)
 
-    def any(self, concurrency: int) -> bool:
+    def any(self, concurrency: int, lower: bool = True) -> bool:
         """Returns whether `next` may return a destination."""
-        return self._next_queue(concurrency) is not None
+        if self._next_queue(self._first, concurrency) is not None:
+            return True
+        return lower and self._next_queue(self._lower, concurrency) is not None
 
-    def _next_queue(self, concurrency: int) -> deque[Destination] | None:
-        slow, untested, steady = self._skipped
+    def _next_queue(self, ready: ReadyList, concurrency: int) -> deque[Destination] | None:
+        slow, untested, steady = ready.skipped
         if slow and self._places(SLOW, concurrency) > 0:
             return slow
         if untested and self._places(UNTESTED, concurrency) > 0:
             return untested
-        if not (steady or self._ready) or sum(self._running) >= concurrency:
+        if not (steady or ready.ready) or sum(self._running) >= concurrency:
             return None
-        if steady and (not self._ready or self._has_share(concurrency)):
+        if steady and (not ready.ready or self._has_share(concurrency)):
             return steady
-        return self._ready
+        return ready.ready
 
     def _has_share(self, concurrency: int) -> bool:
         """Returns whether a steady destination may start a job before a prompt one."""

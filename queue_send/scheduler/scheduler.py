@@ -20,6 +20,10 @@ Expiry: `expire` is to be called at `next_expiry`. The caller reports the end of
   is deferred at a bounded rate, so that mail that can be delivered is not delayed by it. When the destination is alive
   again, the suspended messages are loaded again as there is room. If no other mail comes, one of them is the probe.
 - An expired message gets one last attempt if that is possible soon; otherwise it fails without one.
+- Mail of the first class is loaded and started before that of lower classes (message_classes.py), except for one of
+  ten. While some of it waits that could be loaded or started now, the others hold at most `bulkshare` of the places and
+  of the active set; when none waits they may have all. What is in flight then is not interrupted, and the active set
+  may be larger by what is kept for the first class.
 """
 
 from collections import deque
@@ -27,8 +31,10 @@ from collections.abc import Collection, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
-from queue_send.scheduler.admission import Admission
+from queue_send.scheduler.admission import Admission, ClassAdmission
 from queue_send.scheduler.destination import Destination, RateLimited, SharedRelay
+from queue_send.scheduler.fifo import Fifo
+from queue_send.scheduler.message_classes import MessageClasses
 from queue_send.scheduler.message_set import MessageSet
 from queue_send.scheduler.model import (
     Action,
@@ -75,14 +81,18 @@ class Scheduler:
     in_flight: recipients of jobs in flight. attempts: loaded messages by number; None for one that is being read.
     destinations: those with mail or statistics, by name. relays: at most as many as smtproutes has had.
     waiting: messages that are not loaded and are to be tried, each once, wherever and how often they are queued.
+    lower_in_flight: the part of `in_flight` that is of lower classes.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, classes: MessageClasses | None = None) -> None:
+        """`classes` says of which class a message is; it knows that before the message is added here."""
         self.settings = settings
-        self.in_flight = 0
+        self.in_flight = self.lower_in_flight = 0
+        self._classes = classes or MessageClasses()
+        self._lower_attempts: set[int] = set()  # The messages of lower classes among `attempts`.
         self.attempts: dict[int, Attempt | None] = {}
         self.waiting = MessageSet()
-        self.admission = Admission()
+        self.admission = Admission(self._classes)
         self.destinations: dict[bytes, Destination] = {}
         self.relays: dict[bytes, SharedRelay] = {}
         self.round_robin = RoundRobin()
@@ -90,6 +100,7 @@ class Scheduler:
         self._suspended_count = 0
         self._with_overflow: dict[bytes, Destination] = {}
         self._with_room: deque[Destination] = deque()  # Destinations with overflow and room for it.
+        self._lower_with_room: deque[Destination] = deque()  # The same for overflow of lower classes.
         self._overflow_is_next = True
         self._in_turn: set[int] = set()  # Messages of an overflow that are being read.
         self._to_suspend: deque[Destination] = deque()  # Dead destinations whose overflow is to be deferred.
@@ -149,7 +160,7 @@ class Scheduler:
             self.admission.add_new(message)
             return
         destination = self._destination(nexthop)
-        destination.overflow.put(message, expires)
+        destination.overflow_of(self._classes.rank(message)).put(message, expires)
         self._with_overflow[nexthop] = destination
         self._load_overflow(destination)
 
@@ -184,8 +195,12 @@ class Scheduler:
     def cancel_load(self, message: int) -> None:
         """Ends the loading of a message that `next_load` returned: it is gone, or is not to be tried now."""
         if self.attempts.get(message, False) is None:
-            del self.attempts[message]
+            self._unload(message)
             self._in_turn.discard(message)
+
+    def _unload(self, message: int) -> None:
+        del self.attempts[message]
+        self._lower_attempts.discard(message)
 
     def holds(self, message: int) -> bool:
         """Returns whether a message is loaded, or being read."""
@@ -210,28 +225,31 @@ class Scheduler:
     def overflow(self) -> int:
         """The number of messages that wait for room in a destination; one that waits for two is counted twice."""
         # Destinations may be very many; those with overflow are few.
-        self._with_overflow = {name: each for name, each in self._with_overflow.items() if each.overflow}
-        return sum(len(each.overflow) for each in self._with_overflow.values())
+        self._with_overflow = {name: each for name, each in self._with_overflow.items() if each.overflowing}
+        return sum(each.overflowing for each in self._with_overflow.values())
 
     def overflows_of(self, message: int) -> list[Destination]:
         """Returns destinations in whose overflow a message waits; OVERFLOWS_EXAMINED of them are examined."""
         examined = islice(self._with_overflow.values(), OVERFLOWS_EXAMINED)
-        return [destination for destination in examined if destination.overflow.holds(message)]
+        return [destination for destination in examined if destination.overflow_holds(message)]
 
     def next_time(self, now: float) -> float | None:
         """Returns when `next_load` or `start` has something to do; None: only after a job or an arrival."""
-        if self._leaving or self._unchanged or self.round_robin.any(self.settings.concurrency):
+        waits = self._first_waits(now)
+        lower = self._may_start_lower(waits)
+        if self._leaving or self._unchanged or self.round_robin.any(self.settings.concurrency, lower):
             return now
         first = self._timers[0][0] if self._timers else None
         if self._sweep or self._sweep_again:
             first = self._sweep_at if first is None else min(first, self._sweep_at)
-        if self._may_load:
-            if self._with_room:
+        may_load, lower = self._may_load, self._may_load_lower(waits)
+        if may_load:
+            if self._with_room or (self._lower_with_room and lower):
                 return now
             if self._to_suspend:
                 suspend = now if self._may_suspend else self._suspend_at
                 first = suspend if first is None else min(first, suspend)
-            load = self.admission.next_time(now)
+            load = self.admission.next_time(now, lower)
             if load is not None and (first is None or load < first):
                 first = load
         return first if first is None or first > now else now
@@ -245,8 +263,30 @@ class Scheduler:
 
     @property
     def _may_load(self) -> bool:
-        """Whether another message may be loaded: the active set has room, and a delivery could be started."""
-        return len(self.attempts) < self.settings.active and self.in_flight < self.settings.concurrency
+        """Whether another message may be loaded: the active set has room, and a delivery could be started.
+
+        Messages of lower classes leave room for the first class, at least their share of it.
+        """
+        loaded, active = len(self.attempts), self.settings.active
+        if loaded >= active:
+            loaded -= max(0, len(self._lower_attempts) - self.settings.lower_active)
+        return loaded < active and self.in_flight < self.settings.concurrency
+
+    def _may_load_lower(self, first_waits: bool) -> bool:
+        """Returns whether a message of a lower class may be loaded, if any may."""
+        if len(self.attempts) >= self.settings.active:
+            return False
+        return not first_waits or len(self._lower_attempts) < self.settings.lower_active
+
+    def _may_start_lower(self, first_waits: bool) -> bool:
+        """Returns whether a job of a lower class may start, if there is a place."""
+        return not first_waits or self.lower_in_flight < self.settings.lower_places
+
+    def _first_waits(self, now: float) -> bool:
+        """Returns whether mail of the first class waits that may be loaded or started as soon as there is a place."""
+        if self.round_robin.has_first or self._with_room:
+            return True
+        return self.admission.classes[0].is_due(now)
 
     def next_load(self, now: float) -> tuple[int, int | None] | None:
         """Returns the message to read now, with its stamp (Admission.next); None if there is none.
@@ -259,6 +299,8 @@ class Scheduler:
                 return None
             if found[0] not in self.attempts:
                 self.attempts[found[0]] = None
+                if self._classes.any and self._classes.rank(found[0]):
+                    self._lower_attempts.add(found[0])
                 return found
             self._in_turn.discard(found[0])
         return None
@@ -266,11 +308,24 @@ class Scheduler:
     def _next_waiting(self, now: float) -> tuple[int, int | None] | None:
         """Returns the next message whose destination has room, or that is new or due.
 
-        Messages of an overflow take turns with other new mail. Both together alternate with due deferred mail.
+        Messages of an overflow take turns with other new mail. Both together alternate with due deferred mail. The
+        classes have their order.
         """
         admission = self.admission
-        if self._with_room and admission.is_turn_of_new(now) and (self._overflow_is_next or not admission.new):
-            found = self._next_overflow()
+        if len(admission.classes) == 1 and not self._lower_with_room:
+            return self._next_of_class(admission.classes[0], False, now)
+        lower = self._may_load_lower(self._first_waits(now))
+        for one in admission.order(lower):
+            found = self._next_of_class(one, one is not admission.classes[0], now)
+            if found is not None:
+                admission.count(one, lower)
+                return found
+        return None
+
+    def _next_of_class(self, admission: ClassAdmission, lower: bool, now: float) -> tuple[int, int | None] | None:
+        with_room = self._lower_with_room if lower else self._with_room
+        if with_room and admission.is_turn_of_new(now) and (self._overflow_is_next or not admission.new):
+            found = self._next_overflow(lower)
             if found is not None:
                 self._overflow_is_next = False
                 admission.end_turn_of_new()
@@ -278,15 +333,20 @@ class Scheduler:
         self._overflow_is_next = True
         return admission.next(now)
 
-    def _next_overflow(self) -> tuple[int, None] | None:
-        while self._with_room:
-            destination = self._with_room[0]
+    def _next_overflow(self, lower: bool) -> tuple[int, None] | None:
+        with_room = self._lower_with_room if lower else self._with_room
+        while with_room:
+            destination = with_room[0]
             # Tested each time: the message loaded last may have taken the room.
-            message = destination.overflow.take() if destination.room > 0 and not destination.dead else None
+            room = destination.room_for(lower) > 0 and not destination.dead
+            message = destination.overflow_of(lower).take() if room else None
             if message is not None:
                 self._in_turn.add(message)
                 return message, None
-            self._with_room.popleft().loading = False
+            if lower:
+                with_room.popleft().lower_loading = False
+            else:
+                with_room.popleft().loading = False
         return None
 
     def tried(self, message: int, stamp: int | None) -> Collection[int]:
@@ -309,7 +369,7 @@ class Scheduler:
             self._may_suspend = OVERFLOW_SUSPENDED
         while self._may_suspend and self._to_suspend:
             destination = self._to_suspend[0]
-            message = destination.overflow.take() if destination.dead else None
+            message = destination.take_overflow() if destination.dead else None
             if message is not None:
                 self._to_suspend.rotate(-1)
                 self._may_suspend -= 1
@@ -341,6 +401,7 @@ class Scheduler:
         self.attempts[attempt.message] = attempt
         attempt.loaded_at = now
         attempt.loading = True
+        attempt.rank = self._classes.rank(attempt.message)
         if attempt.message in self._in_turn:
             self._in_turn.remove(attempt.message)
             attempt.in_turn = True
@@ -361,7 +422,7 @@ class Scheduler:
         """Ends the loading of a message that could not be read, before any `add_entry`; makes it due at `due`."""
         if not attempt.withdrawn:
             attempt.loading = False
-            del self.attempts[attempt.message]
+            self._unload(attempt.message)
             self.waiting.add(attempt.message)
             self.admission.add_due(attempt.message, due)
 
@@ -373,16 +434,18 @@ class Scheduler:
         destination = self._destination(entry.nexthop)
         expired = now > attempt.expires
         # A message with one destination does not overtake what has waited there for longer.
-        has_room = destination.room > 0 and (attempt.in_turn or not whole or not destination.overflow)
+        rank = attempt.rank
+        in_turn = attempt.in_turn or not whole or not destination.overflow_of(rank)
+        has_room = in_turn and destination.room_for(rank) > 0
         attempt.left += count
         if (destination.dead and destination.suspends(now)) or (expired and destination.next_start(now) > now):
             self._suspend(entry, destination, now)
-        elif destination.dead or expired or has_room or (whole and self._may_queue_ahead(destination)):
+        elif destination.dead or expired or has_room or (whole and self._may_queue_ahead(destination, rank)):
             destination.probing = destination.dead
-            destination.queue.append(entry)
+            destination.enqueue(entry)
             attempt.queued += count
             self._list_if_ready(destination, now)
-        elif attempt.overflow is None or len(destination.overflow) < len(self._destination(attempt.overflow).overflow):
+        elif attempt.overflow is None or destination.overflowing < self._destination(attempt.overflow).overflowing:
             attempt.overflow = entry.nexthop  # Of the destinations without room, that with the shortest overflow.
             return
         else:
@@ -390,7 +453,7 @@ class Scheduler:
         if not whole:
             attempt.placed += [offset for offset, _ in entry.recipients]
 
-    def _may_queue_ahead(self, destination: Destination) -> bool:
+    def _may_queue_ahead(self, destination: Destination, rank: int) -> bool:
         """Returns whether a message may be queued in a destination that has no room, so that it is loaded only once.
 
         It may if the overflow is empty (it would overtake the messages there) and the active set is at most half full.
@@ -398,7 +461,8 @@ class Scheduler:
         until this one has room.
         """
         queued, loaded = len(destination.queue), len(self.attempts)
-        return not destination.overflow and queued < QUEUED_AHEAD_MOST and loaded <= self.settings.active // 2
+        few = queued < QUEUED_AHEAD_MOST and loaded <= self.settings.active // 2
+        return few and not destination.overflow_of(rank)
 
     def _load_overflow(self, destination: Destination) -> None:
         """Has messages of a destination's overflow loaded while there is room for them, in their order.
@@ -406,12 +470,17 @@ class Scheduler:
         If the destination is dead, they are loaded one by one between other mail, to be suspended.
         """
         if destination.dead:
-            if destination.overflow and not destination.suspending:
+            if destination.overflowing and not destination.suspending:
                 destination.suspending = True
                 self._to_suspend.append(destination)
-        elif not destination.loading and destination.overflow and destination.room > 0:
+            return
+        if not destination.loading and destination.overflow and destination.room_for(0) > 0:
             destination.loading = True
             self._with_room.append(destination)
+        if destination.lower_overflow and not destination.lower_loading and destination.room > 0:
+            destination.lower_loading = True
+            self.admission.make(1)
+            self._lower_with_room.append(destination)
 
     # Destinations
 
@@ -469,8 +538,10 @@ class Scheduler:
             self._renew_limits(now)
         if (self._sweep or self._sweep_again) and now >= self._sweep_at:
             self._sweep_some(now)
-        while (destination := self.round_robin.next(self.settings.concurrency, now)) is not None:
-            entry = self._next_entry(destination, now)
+        waits = self._first_waits(now) if self._classes.any else False
+        lower = self._may_start_lower(waits)
+        while (destination := self.round_robin.next(self.settings.concurrency, now, lower)) is not None:
+            entry = self._next_entry(destination, now, waits)
             if entry is not None:
                 self._actions.append(Start(entry))
                 break
@@ -484,8 +555,9 @@ class Scheduler:
         blocks = SWEPT_AT_ONCE
         for _ in range(min(SEARCHED_AT_ONCE, len(self._sweep))):
             destination = self.destinations.get(self._sweep[0])
-            if destination is not None and destination.overflow:
-                blocks -= destination.overflow.sweep(self.waiting, blocks)
+            for overflow in destination.overflows if destination is not None else ():
+                if blocks > 0:
+                    blocks -= overflow.sweep(self.waiting, blocks)
             if blocks <= 0:
                 break  # There may be more in it.
             self._sweep.popleft()
@@ -505,7 +577,7 @@ class Scheduler:
             if relay is not None:
                 self._list_next_of(relay, now)
 
-    def _next_entry(self, destination: Destination, now: float) -> Entry | None:
+    def _next_entry(self, destination: Destination, now: float, first_waits: bool) -> Entry | None:
         """Removes and returns the entry of a destination that starts now; None if none may start."""
         while destination.queue and destination.queue[0].attempt.withdrawn:
             destination.queue.popleft()
@@ -520,13 +592,18 @@ class Scheduler:
         if relay is not None and not self._relay_may_start(relay, now):
             relay.enqueue(destination)
             return None
+        if destination.next_is_lower and not self._may_start_lower(first_waits):
+            self.round_robin.add(destination)  # Its mail of the first class has gone in another way.
+            return None
         entry = destination.queue.popleft()
         if len(entry.recipients) > 1:
-            self._split(entry, destination)
+            self._split(entry, destination, first_waits)
         count = len(entry.recipients)
         entry.attempt.queued -= count
         entry.attempt.in_flight += count
         self.in_flight += count
+        if entry.attempt.rank:
+            self.lower_in_flight += count
         destination.count_start(now)
         self.round_robin.count_start(entry, destination, now)
         if relay is not None:
@@ -536,11 +613,13 @@ class Scheduler:
         self._list_if_ready(destination, now)
         return entry
 
-    def _split(self, entry: Entry, destination: Destination) -> None:
+    def _split(self, entry: Entry, destination: Destination, first_waits: bool) -> None:
         """Puts the recipients of an entry that one job does not take back to the head of the queue."""
         most = min(destination.limits.recipients, self.round_robin.places_for(destination, self.settings.concurrency))
         if destination.relay is not None:
             most = min(most, destination.relay.limits.recipients)
+        if entry.attempt.rank and first_waits:
+            most = min(most, self.settings.lower_places - self.lower_in_flight)
         if len(entry.recipients) > most:
             destination.queue.appendleft(entry.split_off(most))
 
@@ -566,7 +645,11 @@ class Scheduler:
 
     def _list_if_ready(self, destination: Destination, now: float) -> None:
         """Lists a destination if it can start a job, and has its overflow loaded if it has room."""
-        if destination.queue and not destination.listed and self._may_start(destination, now):
+        # If it is listed for its mail of a lower class, it is listed for that of the first class all the same.
+        higher = destination.lower and not destination.next_is_lower
+        if destination.queue and (higher or not destination.listed) and self._may_start(destination, now):
+            if destination.waits_for is not None:
+                destination.waits_for, destination.was_first = None, False
             relay = destination.relay
             if relay is None or self._relay_may_start(relay, now):
                 self.round_robin.add(destination)
@@ -585,6 +668,8 @@ class Scheduler:
         """Ends a job: `deferred` of its recipients are to be tried again; `host_failed`: its host failed."""
         attempt, count = entry.attempt, len(entry.recipients)
         self.in_flight -= count
+        if attempt.rank:
+            self.lower_in_flight -= count
         self.round_robin.count_end(entry, host_failed, now)
         attempt.in_flight -= count
         attempt.deferred += deferred
@@ -624,7 +709,7 @@ class Scheduler:
         message = attempt.message
         if attempt.queued or attempt.in_flight or attempt.loading or self.attempts.get(message) is not attempt:
             return
-        del self.attempts[message]
+        self._unload(message)
         if attempt.overflow is None or attempt.withdrawn or not attempt.left:
             self.forget_tried(message)
         if attempt.withdrawn:
@@ -637,7 +722,7 @@ class Scheduler:
             self._keep_tried(attempt)
             destination = self._destination(attempt.overflow)
             self.waiting.add(message)
-            destination.overflow.put(message, attempt.expires)
+            destination.overflow_of(attempt.rank).put(message, attempt.expires)
             self._with_overflow[destination.name] = destination
             if attempt.deferred and attempt.rest is None:
                 self._actions.append(Defer(attempt))
@@ -666,9 +751,21 @@ class Scheduler:
         self._actions.append(Alive(destination.name, destination.suspended_count))
         destination.suspended_count = 0
         self._suspended_count -= len(destination.suspended)
-        destination.overflow.join(destination.suspended)
+        self._join_overflow(destination)
         self._sweep_again = True  # Some may have ended meanwhile.
         self._with_overflow[destination.name] = destination
+
+    def _join_overflow(self, destination: Destination) -> None:
+        """Moves the suspended messages of a destination to the overflows of their classes."""
+        if not self._classes.any:
+            destination.overflow.join(destination.suspended)
+            return
+        first, lower = Fifo(), Fifo()
+        for message in destination.suspended.take_all():
+            (lower if self._classes.rank(message) else first).put(message)
+        destination.overflow.join(first)
+        if lower:
+            destination.overflow_of(1).join(lower)
 
     def _suspend(self, entry: Entry, destination: Destination, now: float) -> None:
         """Defers an entry without an attempt, or fails it if it has expired."""
@@ -702,7 +799,7 @@ class Scheduler:
             if destination.dead:
                 self._suspend(entry, destination, now)
             else:
-                destination.queue.append(entry)  # It is alive again.
+                destination.enqueue(entry)  # It is alive again.
                 attempt.queued += count
                 self._list_if_ready(destination, now)
             self._close_if_over(attempt, now)
@@ -710,11 +807,12 @@ class Scheduler:
     def _load_probe(self, destination: Destination, now: float) -> None:
         """Has a message loaded that can be the probe of a dead destination, if one is due."""
         if destination.dead and not destination.suspends(now):
-            message = destination.overflow.take()
+            message = destination.take_overflow()
             if message is None:
                 message = self._take_suspended(destination)
             if message is not None:
-                self.admission.readmit(message)
+                # Among the first class, because other mail waits for what the probe says.
+                self.admission.classes[0].readmit(message)
 
     def _end_probing_if_empty(self, destination: Destination) -> None:
         """Lets the next message be the probe, if the probe was withdrawn or failed before its job started."""
@@ -750,7 +848,7 @@ class Scheduler:
 
     def _expire_some(self, destination: Destination, now: float) -> bool:
         """Fails some expired messages of a destination; returns whether there were any, and may be more."""
-        expired = destination.overflow.take_expired(now, EXPIRED_AT_ONCE)
+        expired = [each for one in destination.overflows for each in one.take_expired(now, EXPIRED_AT_ONCE)]
         for message in expired:
             if message in self.waiting:
                 self.admission.add_due(message, int(now))

@@ -153,8 +153,9 @@ class SessionSetup(NamedTuple):
 
     relay_suffix: what is added to each recipient; the value of RELAYCLIENT, as of qmail-smtpd. With `filters`, the
     caller asks them: about senders and recipients when it gets a question, and about messages itself. `dnslists` and
-    `greylist`: strangers are looked up there. The hosts of `xclients` may use XCLIENT. `authserv` are the authserv-ids
-    of this host, whose Authentication-Results clients that may not relay cannot send.
+    `greylist`: strangers are looked up there. The hosts of `xclients` may use XCLIENT. `priority` is the class of the
+    mail, empty for none. `authserv` are the authserv-ids of this host, whose Authentication-Results clients that may
+    not relay cannot send.
     """
 
     me: bytes
@@ -165,6 +166,7 @@ class SessionSetup(NamedTuple):
     dnslists: bool = False
     greylist: bool = False
     xclients: tuple[Network, ...] = ()
+    priority: str = ""
     authserv: frozenset[bytes] = frozenset()
 
 
@@ -206,6 +208,11 @@ class SmtpSession:
     def number(self) -> int:
         """The number of its log lines."""
         return self._number
+
+    @property
+    def priority(self) -> str:
+        """The class that the listener gives its mail, empty for none."""
+        return self._setup.priority
 
     @property
     def over(self) -> bool:

@@ -13,6 +13,8 @@ from queue_wire.logline import escape, moment
 UNKNOWN = b"unknown"
 UNREAD = b"unread"
 UNCLASSIFIED = b"unclassified"
+CLASSIFY_FAILED = b"refused"
+NOTHING_CLASSIFIED = b"halted"
 DEFERRED = b"waits"
 DUE = b"due"
 ACTIVE_FULL = b"full"
@@ -44,6 +46,8 @@ _SENTENCES = {
     UNKNOWN: "queue-send does not know this message",
     UNREAD: "queue-send is still reading the backlog and has not reached it",
     UNCLASSIFIED: "waits for queue-todo to classify it",
+    CLASSIFY_FAILED: "could not be classified ({reason}); next attempt at {time}, or with queuectl resubmit",
+    NOTHING_CLASSIFIED: "queue-todo classifies nothing: {reason}; tried again each minute, or with queuectl resubmit",
     DEFERRED: "waits for its next attempt at {time}",
     DUE: "due since {time}, and next to be loaded",
     ACTIVE_FULL: "due since {time}, and waits for a place: {some} of {limit} messages are active",
@@ -81,7 +85,10 @@ _CHANNELS = (b"", b"local", b"remote")
 
 
 class Cause(NamedTuple):
-    """`channel` is local, remote, or empty for both; `time` is in seconds since the epoch; `nexthop` has no NUL."""
+    """`channel` is local, remote, or empty for both; `time` is in seconds since the epoch; `nexthop` has no NUL.
+
+    That of CLASSIFY_FAILED and NOTHING_CLASSIFIED is a reason.
+    """
 
     kind: bytes
     channel: bytes = b""
@@ -118,4 +125,5 @@ def describe(cause: Cause) -> str:
         some=cause.some,
         limit=cause.limit,
         nexthop=escape(cause.nexthop).decode("ascii"),
+        reason=" ".join(escape(word).decode("ascii") for word in cause.nexthop.split(b" ")),
     )

@@ -9,6 +9,8 @@ and long ids; those of bounce-some and flush-some are a recipient and a domain, 
 those of probe are domains. A note is a letter and a text: `-` there is no such message (any more), `!`
 the message could not be changed, `=` information.
 
+The arguments of resubmit are long ids, or none for all messages that wait in todo/.
+
 reread has no arguments and does what HUP does. The response comes when queue-todo and the queue-remotes have reread,
 too; a `!` note says that a daemon keeps its old values, and why. A `=` note for each queue-remote has its name, a
 newline and what it has in force (queue_wire.admin.settings).
@@ -44,6 +46,7 @@ BOUNCE_SOME = b"bounce-some"
 FLUSH = b"flush"
 FLUSH_SOME = b"flush-some"
 PROBE = b"probe"
+RESUBMIT = b"resubmit"
 WHY = b"why"
 DESTINATIONS = b"destinations"
 TOTALS = b"totals"
@@ -53,7 +56,7 @@ SETTINGS = b"settings"
 FIGURES = b"figures"
 QUERIES = frozenset((WHY, DESTINATIONS, TOTALS, REMOVALS, SETTINGS, FIGURES))
 SOME = frozenset((BOUNCE_SOME, FLUSH_SOME))  # Those that act on some recipients.
-COMMANDS = frozenset((HOLD, RELEASE, REQUEUE, DELETE, BOUNCE, FLUSH, PROBE, REREAD)) | SOME | QUERIES
+COMMANDS = frozenset((HOLD, RELEASE, REQUEUE, DELETE, BOUNCE, FLUSH, PROBE, REREAD, RESUBMIT)) | SOME | QUERIES
 CHANNELS = (b"local", b"remote")
 GONE = b"-"
 TROUBLE = b"!"

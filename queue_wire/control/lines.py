@@ -19,6 +19,8 @@ NUMBERS = {
     "processesremote": (1, 1, 16),
     "activelimit": (20_000, 1, 1_000_000),
     "classifyafter": (1, 0, 86400),
+    # In percent of the places.
+    "bulkshare": (50, 1, 100),
     # With 0 every deferral would be a bounce.
     "queuelifetime": (604800, 60, _YEARS),
     "bouncelifetime": (86400, 60, _YEARS),

@@ -9,7 +9,7 @@ ADDRESS is an IPv4 address, an IPv6 address in brackets, or `*` for both. ROLE s
     submissions    the same, with TLS from the first byte (port 465, RFC 8314)
 
 Options: `bare` accepts bare CR and LF, `proxy` expects a PROXY header from the hosts of `proxyclients`, `noauth` offers
-no AUTH.
+no AUTH, `priority=CLASS` gives the mail a class of control/priorities.
 """
 
 import enum
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from queue_wire.control.lines import numbered_lines
 from queue_wire.control.places import unpack_place
+from queue_wire.files.envelope import is_class_name
 from queue_wire.format_error import FormatError, InLine, quoted
 
 
@@ -37,10 +38,12 @@ class Listener(NamedTuple):
     bare: bool = False
     proxy: bool = False
     noauth: bool = False
+    priority: str = ""
 
 
 _ROLES = {role.value: role for role in Role}
 _OPTIONS = ("bare", "proxy", "noauth")
+_PRIORITY = "priority="
 
 
 def unpack_listeners(data: bytes) -> list[Listener]:
@@ -62,8 +65,11 @@ def unpack_listener(line: bytes) -> Listener:
     names = [word.decode("ascii", "replace") for word in words]
     if not names or names[0] not in _ROLES:
         raise FormatError(f"no role, one of {', '.join(_ROLES)}: {quoted(line)}")
+    priority = ""
     for name in names[1:]:
-        if name not in _OPTIONS:
-            raise FormatError(f"no option, one of {', '.join(_OPTIONS)}: {quoted(name.encode())}")
-    given = [option in names[1:] for option in _OPTIONS]
-    return Listener(address, port, _ROLES[names[0]], *given)
+        if name.startswith(_PRIORITY) and is_class_name(name.removeprefix(_PRIORITY).encode()):
+            priority = name.removeprefix(_PRIORITY)
+        elif name not in _OPTIONS:
+            raise FormatError(f"no option, one of {', '.join(_OPTIONS)}, {_PRIORITY}CLASS: {quoted(name.encode())}")
+    bare, proxy, noauth = (option in names[1:] for option in _OPTIONS)
+    return Listener(address, port, _ROLES[names[0]], bare, proxy, noauth, priority)

@@ -23,6 +23,7 @@ from queue_wire.control.lines import (
 from queue_wire.control.locallimits import unpack_local_limits
 from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.ondemand import unpack_ondemand
+from queue_wire.control.priorities import unpack_priorities, unpack_priority_rules
 from queue_wire.control.relayrecipients import unpack_relay_recipients
 from queue_wire.control.schedule import unpack_ages, unpack_schedule
 from queue_wire.control.smtproutes import unpack_routes
@@ -94,7 +95,7 @@ _INJECTORS, _SMTPD = ("injectors",), ("queue-smtpd",)
 
 def _number(name: str, what: str, readers: tuple[str, ...], read: str, page: str) -> ControlFile:
     default = NUMBERS[name][0]
-    unit = " s" if name in _SECONDS else " %" if name == "retryjitter" else ""
+    unit = " s" if name in _SECONDS else " %" if name in ("retryjitter", "bulkshare") else ""
     return ControlFile(name, NUMBER, f"{default}{unit}", what, readers, read, page)
 
 
@@ -154,6 +155,14 @@ FILES: tuple[ControlFile, ...] = (
     ControlFile("xclients", LIST, "none", "proxies that may use XCLIENT", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("milters", TABLE, "none", "milters that look at mail that comes in", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("headerfaults", LINE, "`accept`", "mail with broken headers", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile(
+        "priorities", LIST, "`normal`, `bulk`", "classes", (*_INJECTORS, *_TODO, *_SEND),
+        f"{MESSAGE}, {START}", "operating",
+    ),
+    ControlFile(
+        "priorityrules", TABLE, "none", "classes by user and sender", _INJECTORS, f"{MESSAGE}, {SECOND}", "operating"
+    ),
+    _number("bulkshare", "places of lower classes while the first waits", _SEND, HUP, "operating"),
     _number("classifyafter", "when waiting new mail is classified", _SEND, HUP, "operating"),
     _number("concurrencylocal", "local deliveries at once; 0: none", _SEND, HUP, "operating"),
     _number("concurrencyremote", "remote deliveries at once; 0: none", _SEND, HUP, "operating"),
@@ -393,6 +402,8 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "destinationrate": unpack_rates,
     "smtproutes": unpack_routes,
     "intake": _check_intake,
+    "priorities": unpack_priorities,
+    "priorityrules": unpack_priority_rules,
     "localroutes": unpack_local_routes,
     "ondemand": unpack_ondemand,
     "locallimits": unpack_local_limits,

@@ -2,7 +2,8 @@
 
     fd 1        F<sender>\\0 T<recipient>\\0 ... \\0              (qmail-queue(8))
     todo, intd  u<uid>\\0 p<pid>\\0 F<sender>\\0 T<recipient>\\0 ...   (no spaces; qmail's INTERNALS)
-    info        F<sender>\\0
+    info        F<sender>\\0                                    and, for a message of another class than the first,
+                P<class>\\0                                     which qmail does not read
 
 Addresses are bytes without NUL, at most ADDRESS_MAX long. Nothing else about them is checked here.
 """
@@ -11,6 +12,8 @@ from queue_wire.format_error import AddressTooLong, FormatError, quoted
 
 # qmail-queue gives up at the 1003rd byte of an address (its ADDR), so 1,002 is the longest it takes.
 ADDRESS_MAX = 1002
+CLASS_MOST = 31  # Bytes of the name of a class (queue_wire.control.priorities).
+_LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 
 
 class Envelope:
@@ -129,16 +132,34 @@ def drop_recipients(data: bytes, done: int) -> bytes:
     return b"".join(kept)
 
 
-def pack_info(sender: bytes) -> bytes:
-    """Return the bytes of info/B/I."""
-    return b"F%s\0" % check_address(sender)
+def is_class_name(name: bytes) -> bool:
+    """Return whether a class may have this name: a letter, then letters, digits and `-`."""
+    return 0 < len(name) <= CLASS_MOST and name[:1] in _LETTERS and not name.strip(_LETTERS + b"0123456789-")
+
+
+def pack_info(sender: bytes, priority: str = "") -> bytes:
+    """Return the bytes of info/B/I; `priority` is the class, empty for the first one."""
+    data = b"F%s\0" % check_address(sender)
+    return data + b"P%s\0" % priority.encode("ascii") if priority else data
 
 
 def unpack_info(data: bytes) -> bytes:
     """Return the sender in the bytes of info/B/I. Raises FormatError."""
-    if data[:1] != b"F" or data.find(b"\0") != len(data) - 1:
+    return unpack_info_class(data)[0]
+
+
+def unpack_info_class(data: bytes) -> tuple[bytes, str]:
+    """Return the sender and the class in the bytes of info/B/I; the class is empty for the first one.
+
+    Raises FormatError.
+    """
+    end = data.find(b"\0")
+    if data[:1] != b"F" or end < 0:
         raise FormatError(f"info: not one sender record: {quoted(data)}")
-    return check_address(data[1:-1])
+    rest = data[end + 1 :]
+    if rest and (rest[:1] != b"P" or rest[-1:] != b"\0" or not is_class_name(rest[1:-1])):
+        raise FormatError(f"info: not one sender record, alone or with a class: {quoted(data)}")
+    return check_address(data[1:end]), rest[1:-1].decode("ascii")
 
 
 class EnvelopeReader:

@@ -2,14 +2,15 @@
 
     queue-maildrop 1 <length, 20 digits>\\n     HEADER_LENGTH bytes
     the message                                <length> bytes
-    F<sender>\\0 T<recipient>\\0 ... \\0           the envelope, as on queue-enqueue's fd 1, to the end
+    F<sender>\\0 T<recipient>\\0 ... \\0           the envelope, as on queue-enqueue's fd 1
+    P<class>\\0                                 the class that was asked for; only if one was
 
 The header is written last, so a truncated or overwritten file is never taken as complete. The envelope is at the end,
 because clients send it last. `tmp.X` is an incomplete file, `mail.X` a complete one; X is 32 random hexadecimal digits.
 An envelope has at most ENVELOPE_MAX bytes and RECIPIENTS_MAX recipients, because queue-pickup keeps it in memory.
 """
 
-from queue_wire.files.envelope import EnvelopeReader, check_address
+from queue_wire.files.envelope import EnvelopeReader, check_address, is_class_name
 from queue_wire.format_error import FormatError, quoted
 
 TEMPORARY_PREFIX = "tmp."
@@ -49,24 +50,30 @@ def unpack_header(data: bytes) -> int:
     return int(digits)
 
 
-def pack_envelope(sender: bytes, recipients: list[bytes]) -> bytes:
-    """Return the envelope with its final NUL. Raises AddressTooLong, FormatError."""
+def pack_envelope(sender: bytes, recipients: list[bytes], priority: str = "") -> bytes:
+    """Return the envelope with its final NUL, and the class that is asked for. Raises AddressTooLong, FormatError."""
     tail = b"".join([b"T%s\0" % check_address(recipient) for recipient in recipients])
     packed = b"F%s\0%s\0" % (check_address(sender), tail)
+    if priority:
+        packed += b"P%s\0" % priority.encode("ascii")
     if len(packed) > ENVELOPE_MAX or len(recipients) > RECIPIENTS_MAX:
         found = f"{len(recipients)} recipients in {len(packed)} bytes"
         raise FormatError(f"maildrop: {found}, limits {RECIPIENTS_MAX} and {ENVELOPE_MAX}; send it several times")
     return packed
 
 
-def unpack_envelope(data: bytes) -> tuple[bytes, list[bytes]]:
-    """Return (sender, recipients) of an envelope that ends with `data`. Raises FormatError."""
-    # The sender and the end have a NUL each. Checked before an object is made for each recipient.
-    if data.count(b"\0") > RECIPIENTS_MAX + 2:
+def unpack_envelope(data: bytes) -> tuple[bytes, list[bytes], str]:
+    """Return sender, recipients and class of an envelope that ends with `data`. Raises FormatError."""
+    # The sender, the end and the class have a NUL each. Checked before an object is made for each recipient.
+    if data.count(b"\0") > RECIPIENTS_MAX + 3:
         raise FormatError(f"maildrop: more than {RECIPIENTS_MAX} recipients")
     reader = EnvelopeReader()
     envelope = reader.feed(data)
-    if envelope is None or reader.rest:
-        where = "is not ended" if envelope is None else "has bytes after its end"
-        raise FormatError(f"maildrop: envelope {where}: {quoted(data[-40:])}")
-    return envelope
+    if envelope is not None and len(envelope[1]) > RECIPIENTS_MAX:
+        raise FormatError(f"maildrop: more than {RECIPIENTS_MAX} recipients")
+    if envelope is None:
+        raise FormatError(f"maildrop: envelope is not ended: {quoted(data[-40:])}")
+    name = reader.rest[1:-1]
+    if reader.rest and (reader.rest[:1] != b"P" or reader.rest[-1:] != b"\0" or not is_class_name(name)):
+        raise FormatError(f"maildrop: envelope has bytes after its end: {quoted(data[-40:])}")
+    return *envelope, name.decode("ascii")

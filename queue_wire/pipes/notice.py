@@ -1,23 +1,27 @@
 """queue-todo to queue-send: notices. Short ones are the wire format of the EXTTODO patch, each ended by a NUL.
 
-    D<channel><id>\\0   the message is classified; channel L local, R remote, B both, X no recipients
+    D<channel><id>\\0   the message is classified; channel L local, R remote, B both, X no recipients. A message of
+                       another class than the first has ` <class>` after its id
     L<line>\\0          a log line for queue-send to print, without a newline
     F<id>\\0           the message, whose lines have just come, has a mark in hold/: a standing hold fits it
     W\\0                queue-todo asks for an answer when the lines before this are written to the log
     P\\0                the answer to the oldest unanswered P of queue-send
     K<id>\\0           the answer to I: the message is classified
     M<id>\\0           the answer to I: the message is not in todo/ any more, or is another one
+    Z<id> <time> <why>\\0   the message could not be classified, for this reason; it is tried again at this time, in
+                       seconds since the epoch
     H<settings>\\0     the answer to H: what is in force of its control files (queue_wire.admin.settings)
     S<settings>\\0     the same without being asked, when it has read them
     netstring          a full notice: C<id> \\0 birth \\0 size \\0 todo size \\0 check \\0 pid \\0 uid \\0 sender
-                       [\\0 recipient ...], or A<id> ...: the message is announced; it stays in todo/, and is not
-                       classified yet
+                       [\\0 P<class>] [\\0 recipient ...], or A<id> ...: the message is announced; it stays in
+                       todo/, and is not classified yet. P<class>: it is of another class than the first
 Back, one byte each: H reread the control files, X exit, W the answer to the oldest unanswered W, P asks for an answer
 when all messages whose lines are in the log have been announced; what to do with new messages from now on: A announce
-them, L leave them in todo/, C classify them. And records:
+them, L leave them in todo/, C classify them, F announce those of the first class and leave the others. And records:
 
     I<id> <done>\\0    classify an announced message; done: the recipients that are done, a bit each, in hexadecimal
     G<id>\\0           an announced message has ended and is gone
+    R<id>\\0           classify a message now that could not be classified; R0: all of them
 
 A full notice has the envelope, so that queue-send need not read it: the birth in microseconds since the epoch, the
 size in bytes, length and CRC-32 of todo/B/I, pid and uid of the injector, and the recipients in the order of todo/B/I,
@@ -33,6 +37,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
+from queue_wire.files.envelope import is_class_name
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.ids import unpack_id
 from queue_wire.logline import LINE_MAX
@@ -45,14 +50,17 @@ PASSED = b"P"
 ANNOUNCE = b"A"
 LEAVE = b"L"
 CLASSIFY = b"C"
+FIRST = b"F"
 CHANNELS = b"LRBX"
 # The most recipients of a message that has a full notice, and the most bytes of its envelope.
 FULL_RECIPIENTS = 100
 FULL_BYTES = 8192
 COMMAND_MOST = 200  # Bytes of a record of queue-send.
 NOTICE_MOST = 2 * FULL_BYTES  # Bytes of a record.
+WHY_MOST = 400  # Bytes of the reason for which a message could not be classified.
 SETTINGS_MOST = 8000  # Bytes of the settings in a record.
 LOCAL, REMOTE = b"L", b"R"
+_CLASS = b"P"
 # What is before the sender: the kind, the id, birth, size, length, check, pid and uid.
 _ARRIVED = re.compile(rb"[AC]([0-9]{1,20})\0" + rb"([0-9]{1,20})\0" * 6)
 
@@ -65,11 +73,15 @@ class Ask(Enum):
 
 
 class Classified(NamedTuple):
-    """A message that left todo/: its id, and whether it has local and remote recipients."""
+    """A message that left todo/: its id, whether it has local and remote recipients, and its class.
+
+    A class is empty for the first one (queue_wire.control.priorities).
+    """
 
     message: int
     local: bool
     remote: bool
+    priority: str = ""
 
 
 class Arrived(NamedTuple):
@@ -89,6 +101,7 @@ class Arrived(NamedTuple):
     check: int = 0
     pid: int = 0
     uid: int = 0
+    priority: str = ""
 
 
 class ClassifyAnswer(NamedTuple):
@@ -103,6 +116,20 @@ class ClassifyRequest(NamedTuple):
 
     message: int
     done: int
+
+
+class ClassifyDeferral(NamedTuple):
+    """A message that could not be classified: when that is tried again, in seconds since the epoch, and why."""
+
+    message: int
+    time: int
+    why: bytes
+
+
+class Resubmission(NamedTuple):
+    """A request to classify a message now that could not be classified; all of them if the number is 0."""
+
+    message: int
 
 
 class Frozen(NamedTuple):
@@ -132,17 +159,22 @@ Notice = Classified | Arrived
 
 def pack_arrived(notice: Arrived) -> bytes:
     """Return the full notice as a netstring."""
-    message, birth, size, sender, recipients, announced, todo_size, check, pid, uid = notice
+    message, birth, size, sender, recipients, announced, todo_size, check, pid, uid, priority = notice
     numbers = b"%s%d\0%d\0%d\0%d\0%d\0%d\0%d" % (
         b"A" if announced else b"C", message, birth, size, todo_size, check, pid, uid,
     )  # fmt: skip
-    fields = [numbers, sender, *[channel + address for channel, address in recipients]]
+    fields = [numbers, sender]
+    if priority:
+        fields.append(_CLASS + priority.encode("ascii"))
+    fields += [channel + address for channel, address in recipients]
     return pack_netstring(b"\0".join(fields))
 
 
 def pack_classified(notice: Classified) -> bytes:
     """Return the D record, with its NUL."""
     channel = b"XLRB"[notice.local + 2 * notice.remote]
+    if notice.priority:
+        return b"D%c%d %s\0" % (channel, notice.message, notice.priority.encode("ascii"))
     return b"D%c%d\0" % (channel, notice.message)
 
 
@@ -166,6 +198,17 @@ def pack_frozen(message: int) -> bytes:
     return b"F%d\0" % message
 
 
+def pack_deferral(deferral: ClassifyDeferral) -> bytes:
+    """Return the Z record, with its NUL. Control characters of the reason become spaces, and its end is cut off."""
+    why = bytes(32 if byte < 32 or byte == 127 else byte for byte in deferral.why[:WHY_MOST])
+    return b"Z%d %d %s\0" % (deferral.message, deferral.time, why)
+
+
+def pack_resubmission(message: int) -> bytes:
+    """Return the R record, with its NUL; 0 for all messages."""
+    return b"R%d\0" % message
+
+
 def pack_reread(reread: Reread) -> bytes:
     """Return the H or S record, with its NUL. The settings contain none, and are cut to SETTINGS_MOST bytes."""
     return b"%s%s\0" % (b"H" if reread.asked else b"S", reread.settings[:SETTINGS_MOST])
@@ -181,7 +224,7 @@ def pack_gone(message: int) -> bytes:
     return b"G%d\0" % message
 
 
-def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Frozen | Reread | Ask | bytes:
+def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | ClassifyDeferral | Frozen | Reread | Ask | bytes:
     """Return what one record of a NoticeReader holds; bytes are a log line. Raises FormatError."""
     kind = record[:1]
     if kind == b"L":
@@ -192,6 +235,8 @@ def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Frozen | Reread | 
         return _unpack_arrived(record)
     if kind == b"K" or kind == b"M":
         return ClassifyAnswer(unpack_id(record[1:]), kind == b"K")
+    if kind == b"Z":
+        return _unpack_deferral(record)
     if kind == b"F":
         return Frozen(unpack_id(record[1:]))
     if kind == b"H" or kind == b"S":
@@ -201,7 +246,18 @@ def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Frozen | Reread | 
     channel = record[1:2]
     if kind != b"D" or not channel or channel not in CHANNELS:
         raise FormatError(f"notice: unknown record: {quoted(record)}")
-    return Classified(unpack_id(record[2:]), channel in b"LB", channel in b"RB")
+    number, space, priority = record[2:].partition(b" ")
+    if space and not is_class_name(priority):
+        raise FormatError(f"notice: not a class: {quoted(record)}")
+    return Classified(unpack_id(number), channel in b"LB", channel in b"RB", priority.decode("ascii"))
+
+
+def _unpack_deferral(record: bytes) -> ClassifyDeferral:
+    number, _, rest = record[1:].partition(b" ")
+    time, space, why = rest.partition(b" ")
+    if not space or not time.isdigit() or len(time) > 18:
+        raise FormatError(f"notice: not id, time and reason: {quoted(record)}")
+    return ClassifyDeferral(unpack_id(number), int(time), why[:WHY_MOST])
 
 
 def _unpack_arrived(record: bytes) -> Arrived:
@@ -212,29 +268,36 @@ def _unpack_arrived(record: bytes) -> Arrived:
     birth, size, todo_size, check, pid, uid = map(int, numbers)
     sender, *fields = record[match.end() :].split(b"\0")
     recipients = []
+    priority = ""
+    if fields and fields[0][:1] == _CLASS:
+        name = fields.pop(0)[1:]
+        if not is_class_name(name):
+            raise FormatError(f"notice: not a class: {quoted(record)}")
+        priority = name.decode("ascii")
     for field in fields:
         channel = field[:1]
         if channel != LOCAL and channel != REMOTE:
             raise FormatError(f"notice: recipient of no channel: {quoted(record)}")
         recipients.append((channel, field[1:]))
     announced = record[:1] == b"A"
-    return Arrived(unpack_id(message), birth, size, sender, recipients, announced, todo_size, check, pid, uid)
+    facts = birth, size, sender, recipients, announced, todo_size, check, pid, uid, priority
+    return Arrived(unpack_id(message), *facts)
 
 
 class CommandReader:
-    """Reads the commands of queue-send: single bytes, and records that begin with I or G and end with a NUL."""
+    """Reads the commands of queue-send: single bytes, and records that begin with I, G or R and end with a NUL."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, data: bytes) -> list[bytes | ClassifyRequest | Gone]:
+    def feed(self, data: bytes) -> list[bytes | ClassifyRequest | Gone | Resubmission]:
         """Return the commands that `data` completes; a byte is returned as it is. Raises FormatError."""
         data, self._rest = self._rest + data, b""
-        commands: list[bytes | ClassifyRequest | Gone] = []
+        commands: list[bytes | ClassifyRequest | Gone | Resubmission] = []
         at = 0
         while at < len(data):
             command = data[at : at + 1]
-            if command not in b"IG":
+            if command not in b"IGR":
                 commands.append(command)
                 at += 1
                 continue
@@ -249,7 +312,9 @@ class CommandReader:
         return commands
 
 
-def _unpack_command(record: bytes) -> ClassifyRequest | Gone:
+def _unpack_command(record: bytes) -> ClassifyRequest | Gone | Resubmission:
+    if record[:1] == b"R":
+        return Resubmission(0 if record == b"R0" else unpack_id(record[1:]))
     if record[:1] == b"G":
         return Gone(unpack_id(record[1:]))
     number, _, done = record[1:].partition(b" ")

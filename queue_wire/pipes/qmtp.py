@@ -18,6 +18,8 @@ Our own extension: a client may send facts before a QMTP package, which they are
                 pieces       the message comes in pieces, because its size is not known yet
                 hold=CAUSE   the message is on hold from the beginning, for this reason; for trusted clients
                 copy=CAUSE   a copy of it is kept for the postmaster, for this reason; for trusted clients
+                class=NAME   the class that is asked for (queue_wire.control.priorities); a higher one than the rules
+                             give, for trusted clients
                 numbers      alone: in each message of this connection the first NUL stands for its number in the queue
 
 A message in pieces is sent in the place of the first netstring of its package:
@@ -30,6 +32,7 @@ A message in pieces is sent in the place of the first netstring of its package:
 This module has the client's side and what both sides share. queue_intake reads packages.
 """
 
+from queue_wire.files.envelope import is_class_name
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import NetstringReader, pack_netstring
 
@@ -107,10 +110,11 @@ def pack_qmqp(message: bytes, sender: bytes, recipients: "Iterable[bytes]") -> b
 
 class IntakeFacts:
     """What a client says of a package: the user whose message it is; whether it comes in pieces; the causes of a hold
-    and of a copy for the postmaster, empty for none. numbers: its messages have places for their numbers.
+    and of a copy for the postmaster, empty for none; the class that is asked for, empty for none. numbers: its messages
+    have places for their numbers.
     """
 
-    __slots__ = ("copy", "hold", "numbers", "pieces", "uid")
+    __slots__ = ("copy", "hold", "numbers", "pieces", "priority", "uid")
 
     def __init__(
         self,
@@ -118,12 +122,14 @@ class IntakeFacts:
         pieces: bool = False,
         hold: bytes = b"",
         copy: bytes = b"",
+        priority: str = "",
         numbers: bool = False,
     ) -> None:
         self.uid = uid
         self.pieces = pieces
         self.hold = hold
         self.copy = copy
+        self.priority = priority
         self.numbers = numbers
 
     def __eq__(self, other: object) -> bool:
@@ -133,11 +139,13 @@ class IntakeFacts:
         return f"IntakeFacts{self._values!r}"
 
     @property
-    def _values(self) -> "tuple[int | None, bool, bytes, bytes, bool]":
-        return self.uid, self.pieces, self.hold, self.copy, self.numbers
+    def _values(self) -> "tuple[int | None, bool, bytes, bytes, str, bool]":
+        return self.uid, self.pieces, self.hold, self.copy, self.priority, self.numbers
 
 
-def pack_facts(uid: int | None = None, pieces: bool = False, hold: bytes = b"", copy: bytes = b"") -> bytes:
+def pack_facts(
+    uid: int | None = None, pieces: bool = False, hold: bytes = b"", copy: bytes = b"", priority: str = ""
+) -> bytes:
     """Return facts as a netstring. Control characters of a cause become spaces, and its end is cut off."""
     facts = [b"uid=%d" % uid] if uid is not None else []
     if pieces:
@@ -145,6 +153,8 @@ def pack_facts(uid: int | None = None, pieces: bool = False, hold: bytes = b"", 
     for name, cause in ((b"hold=", hold), (b"copy=", copy)):
         if cause:
             facts.append(name + cause[:CAUSE_MOST].translate(_PRINTABLE))
+    if priority:
+        facts.append(b"class=" + priority.encode("ascii"))
     return pack_netstring(FACTS + b"\0".join(facts))
 
 
@@ -165,6 +175,10 @@ def unpack_facts(payload: bytes) -> IntakeFacts:
                 found.hold = cause
             else:
                 found.copy = cause
+        elif fact.startswith(b"class="):
+            if not is_class_name(fact[6:]):
+                raise FormatError(f"not the name of a class: {quoted(fact[6:])}")
+            found.priority = fact[6:].decode("ascii")
         elif fact.startswith(b"uid="):
             value = fact[4:]
             # 2**32 - 1 stands for no user (chown(2)).

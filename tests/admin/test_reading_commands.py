@@ -33,7 +33,7 @@ READING = (
     "completion bash",
 )  # fmt: skip
 # They write, each with tests of its own, or serve until they are stopped.
-OTHERS = {"init", "adopt", "copy", "web"}
+OTHERS = {"init", "adopt", "copy", "resubmit", "web"}
 
 
 @pytest.fixture

@@ -113,6 +113,18 @@ def test_small_messages_are_packages_on_links_that_are_used_again(home: Home) ->
     with_server(home, work)
 
 
+def test_a_message_of_a_listener_with_a_class_says_so(home: Home) -> None:
+    async def work(server: Server, links: IntakeLinks) -> None:
+        decided: list[Answer | None] = []
+        message = MessageTransfer(links, decided.append, lambda: None, "bulk")
+        message.add(b"one\n", 1.0)
+        message.finish(SENDER, RECIPIENTS, 1.0, hold=b"why")
+        package = pack_facts(hold=b"why", priority="bulk") + pack_package(b"one\n", SENDER, RECIPIENTS)
+        await server.wait(partial(server.has, [package]))
+
+    with_server(home, work)
+
+
 def test_a_large_message_goes_in_pieces_and_a_pause_sends_an_empty_one(home: Home) -> None:
     async def work(server: Server, links: IntakeLinks) -> None:
         decided: list[Answer | None] = []

@@ -465,6 +465,16 @@ def release_part(queue: RealQueue) -> None:
     takes_and_delivers(queue, mail)
 
 
+@part("resubmit")
+def resubmit_part(queue: RealQueue) -> None:
+    if not queue.up:
+        assert "it does not run" in queue.queuectl("resubmit", "--all", code=111).errors
+        return
+    assert queue.queuectl("resubmit", "--all").text == "resubmitted 0 messages\n"
+    text = queue.queuectl("resubmit", queue.pool[0].identity).text
+    assert text == f"{queue.pool[0].identity}: does not wait for queue-todo\nresubmitted 0 messages\n"
+
+
 @part("requeue")
 def requeue_part(queue: RealQueue) -> None:
     mail = queue.take()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
+from queue_base.queue.class_trees import make_class_tree
 from queue_base.queue.layout import Presence, open_layout
 from queue_base.queue.marks_file import MarksFile
 from queue_wire.files.envelope import Envelope, pack_todo
@@ -14,6 +15,7 @@ from queue_wire.pipes.notice import (
     ANNOUNCE,
     CLASSIFY,
     EXIT,
+    FIRST,
     LEAVE,
     PASSED,
     Arrived,
@@ -132,6 +134,22 @@ def test_what_is_left_in_todo_is_taken_when_that_is_over(tmp_path: Path) -> None
         todo.write(CLASSIFY)
         assert todo.notice().message == message
         assert Presence(todo.layout, message).state() == 5
+
+
+def test_those_of_lower_classes_are_left_while_only_the_first_class_is_wanted(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    layout = open_layout(home.queue)
+    make_class_tree(layout, "bulk")
+    with TodoDaemon(home) as todo:
+        tell(todo, FIRST)
+        message = put_mess(layout)
+        Path(layout.todo_in("bulk", message)).write_bytes(OF_TWO)
+        normal = queue_message(home, BOTH)
+        assert announced(todo).message == normal
+        tell(todo, FIRST)
+        todo.write(ANNOUNCE)
+        found = announced(todo)
+        assert (found.message, found.priority) == (message, "bulk")
 
 
 @pytest.mark.parametrize("kind", ["info", "local"])

@@ -41,6 +41,11 @@ def test_a_dead_host_costs_at_most_one_attempt_in_vain_for_each_probe() -> None:
         assert goals(seed)[2].startswith("met"), simulate(seed).stdout
 
 
+def test_normal_mail_is_started_within_a_second_though_bulk_waits_for_every_place() -> None:
+    for seed in SEEDS:
+        assert goals(seed)[3].startswith("met"), simulate(seed).stdout
+
+
 def test_mail_for_hosts_that_come_and_go_is_no_later_than_under_the_plain_scheduler() -> None:
     for seed in SEEDS:
         lines = [line.split() for line in simulate(seed).stdout.splitlines() if "mail for flapping" in line]

@@ -116,6 +116,7 @@ def test_json_is_one_object_a_line_with_the_same_facts(queue: Queue, capsys: pyt
         "birth": "2023-11-14T22:13:20.123456Z",
         "bytes": 18,
         "sender": "a@b",
+        "priority": None,
         "local": {"done": 1, "left": 1},
         "remote": {"done": 0, "left": 1},
         "unsorted": {"done": 0, "left": 0},

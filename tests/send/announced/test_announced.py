@@ -29,6 +29,7 @@ from queue_wire.pipes.cleaning import REMOVED, TODO, Removal
 from queue_wire.pipes.notice import (
     ANNOUNCE,
     CLASSIFY,
+    FIRST,
     LEAVE,
     LOCAL,
     REMOTE,
@@ -75,10 +76,10 @@ def notice_of(home: Home, message: int) -> Arrived:
     return Arrived(message, birth, 18, sender, recipients, True, known.size, known.check)
 
 
-def announce(home: Home, loop: Loop, recipients: list[bytes] = TWO) -> int:
+def announce(home: Home, loop: Loop, recipients: list[bytes] = TWO, priority: str = "") -> int:
     """Have queue-todo announce a new message; return its number."""
     message = queue_message(home, recipients)
-    loop.messages.arrive(notice_of(home, message), loop.clock.now())
+    loop.messages.arrive(notice_of(home, message)._replace(priority=priority), loop.clock.now())
     loop.settle()
     return message
 
@@ -483,6 +484,24 @@ def test_new_mail_is_announced_left_or_classified(
     loop.channel.scheduler.apply_settings(settings)
     loop.settle()
     assert loop.sent == [ANNOUNCE, LEAVE, ANNOUNCE]
+
+
+def test_while_much_of_lower_classes_waits_for_its_start_only_the_first_class_is_wanted(
+    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "UNSTARTED_FIRST", 8)
+    monkeypatch.setattr(module, "BRISK", 4)
+    loop.settle()
+    settings = loop.channel.scheduler.settings
+    loop.channel.scheduler.apply_settings(settings._replace(concurrency=0))
+    for number in range(4):
+        announce(home, loop, [b"u@d%d.example" % number], "bulk")
+    assert loop.sent == [ANNOUNCE, FIRST]
+    announce(home, loop, TWO[1:])
+    assert loop.sent == [ANNOUNCE, FIRST]
+    loop.channel.scheduler.apply_settings(settings)
+    loop.settle()
+    assert loop.sent == [ANNOUNCE, FIRST, ANNOUNCE]
 
 
 def test_while_new_mail_is_left_it_is_soon_looked_whether_it_is_to_be_classified(

@@ -156,7 +156,7 @@ def test_destinations_without_a_place_are_passed_over_a_part_at_a_time() -> None
         started += 1
     # Jobs to hosts of which nothing is known take three quarters of the places.
     assert started == 6
-    passed = recorder.scheduler.round_robin._skipped[UNTESTED]
+    passed = recorder.scheduler.round_robin._first.skipped[UNTESTED]
     assert 0 < len(passed) <= SKIPPED_AT_ONCE
 
 

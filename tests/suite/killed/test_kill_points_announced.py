@@ -12,8 +12,8 @@ from functools import partial
 
 import pytest
 
-from support.faults.delivering import DeliveredMessage, StoppedMessage
-from support.faults.failing import FailingMessage
+from support.faults.delivering import BulkMessage, DeliveredMessage, StoppedMessage
+from support.faults.failing import FailingBulk, FailingMessage
 from support.faults.kill.kill_runs import Story, figures, find_points, problems, tell_all
 from support.faults.kill.killing import CLEAN, MAIN, TODO, Point
 from support.plugins.saying import Say
@@ -31,6 +31,10 @@ PATHS = {
     "classified, queue-todo": (TODO, FailingMessage, r'^unlink\(".*/todo/'),
     "stopped, queue-send": (MAIN, StoppedMessage, CLEARED),
     "stopped, queue-todo": (TODO, StoppedMessage, r'^unlink\(".*/todo/'),
+    "bulk, queue-send": (MAIN, BulkMessage, RECORD),
+    "bulk, queue-todo": (TODO, BulkMessage, r'^open.*".*/priority/bulk/'),
+    "bulk, queue-clean": (CLEAN, BulkMessage, r'^unlink\(".*/priority/bulk/'),
+    "bulk, classified, queue-todo": (TODO, FailingBulk, r'^unlink\(".*/priority/bulk/'),
     "stopped, queue-clean": (CLEAN, StoppedMessage, r'^unlink\(".*/info/'),
 }
 
@@ -49,8 +53,8 @@ def sink() -> Iterator[Sink]:
 
 
 def story_of(sink: Sink, path: str) -> Callable[[str], Story]:
-    story = PATHS[path][1]
-    return partial(DeliveredMessage, sink) if story is DeliveredMessage else story
+    story: Callable[..., Story] = PATHS[path][1]
+    return partial(story, sink) if story in (DeliveredMessage, BulkMessage) else story
 
 
 def points_of(sink: Sink, path: str) -> list[Point]:

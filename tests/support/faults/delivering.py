@@ -5,6 +5,7 @@ stopped meanwhile, never classified.
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from support.faults.failing import ANN, CLARA, TEXT, clara_has_it
 from support.faults.kill.killing import DEADLINE
@@ -38,6 +39,16 @@ class DeliveredMessage:
         for recipient in self._remote:
             if not 1 <= found[recipient] <= 1 + kills:
                 yield f"{recipient.decode()} has {found[recipient]} copies"
+
+
+class BulkMessage(DeliveredMessage):
+    """The same, of a lower class."""
+
+    def begin(self, site: Site, suite: Suite) -> None:
+        """Put the message in, with a rule that gives it its class."""
+        site.control("priorityrules", f"sender:{ANN.decode()}:bulk\n")
+        super().begin(site, suite)
+        assert Path(site.home.queue, "priority/bulk").is_dir()
 
 
 class StoppedMessage:

@@ -35,6 +35,15 @@ class FailingMessage:
         yield from named(site, self.later)
 
 
+class FailingBulk(FailingMessage):
+    """The same, of a lower class."""
+
+    def begin(self, site: Site, suite: Suite) -> None:
+        """Put the message in, with a rule that gives it its class."""
+        site.control("priorityrules", f"sender:{ANN.decode()}:bulk\n")
+        super().begin(site, suite)
+
+
 class FailingBounce:
     """Its sender is unknown as well, so its bounce fails, too; ann is the postmaster."""
 

@@ -40,3 +40,5 @@ def arrivals(data: bytes) -> Iterator[list[bytes]]:
     yield [data[at : at + 1] for at in range(len(data))]
     for at in range(0, len(data), max(1, len(data) // 50)):
         yield [data[:at], data[at:]]
+# Names of classes of mail; empty for the first one.
+classes = st.from_regex(r"([a-z][a-z0-9-]{0,30})?", fullmatch=True)

@@ -15,6 +15,7 @@ from queue_wire.pipes.notice import (
     Ask,
     Classified,
     ClassifyAnswer,
+    ClassifyDeferral,
     Frozen,
     Reread,
     unpack_notice,
@@ -46,6 +47,7 @@ class TodoDaemon(Piped):
         self.layout = open_layout(home.queue)
         self.lines: list[str] = []
         self.rereads: list[Reread] = []  # What it said of its control files.
+        self.deferrals: list[ClassifyDeferral] = []
         self.arrived: Arrived | None = None  # The last full notice.
 
     def notice(self) -> Classified:
@@ -67,6 +69,9 @@ class TodoDaemon(Piped):
             found = unpack_notice(self.record())
             if isinstance(found, Reread):
                 self.rereads.append(found)
+                continue
+            if isinstance(found, ClassifyDeferral):
+                self.deferrals.append(found)
                 continue
             if not isinstance(found, Ask):
                 return found

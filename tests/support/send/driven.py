@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from queue_send.scheduler.message_classes import MessageClasses
 from queue_send.scheduler.model import (
     Action,
     Alive,
@@ -42,8 +43,8 @@ class Driven:
     It has a `scheduler` and does not inherit from it, because no class may inherit from one that is compiled.
     """
 
-    def __init__(self, settings: Settings, listener: Listener) -> None:
-        self.scheduler = Scheduler(settings)
+    def __init__(self, settings: Settings, listener: Listener, classes: MessageClasses | None = None) -> None:
+        self.scheduler = Scheduler(settings, classes)
         self._listener = listener
 
     def __getattr__(self, name: str) -> Any:

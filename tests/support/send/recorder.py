@@ -1,6 +1,7 @@
 """The scheduler with a caller in memory: it loads what is let in, and deferred mail is due after RETRY seconds."""
 
 from queue_send.scheduler.limits import Limits
+from queue_send.scheduler.message_classes import MessageClasses
 from queue_send.scheduler.model import Attempt, Entry, Settings
 from support.send.driven import Driven
 
@@ -16,7 +17,8 @@ class Recorder:
     """
 
     def __init__(self, settings: Settings = SETTINGS) -> None:
-        self.scheduler = Driven(settings, self)
+        self.classes = MessageClasses(("normal", "bulk", "later"))
+        self.scheduler = Driven(settings, self, self.classes)
         self.messages: dict[int, list[tuple[bytes, int]]] = {}
         self.waiting: list[int] = []
         self.loaded: list[int] = []
@@ -42,9 +44,10 @@ class Recorder:
     def revived(self, nexthop: bytes) -> None:
         pass
 
-    def send(self, *groups: tuple[bytes, int], known: bool = False) -> int:
-        """A new message; `known`: its one destination is known before it is loaded."""
+    def send(self, *groups: tuple[bytes, int], known: bool = False, priority: str = "") -> int:
+        """A new message; `known`: its one destination is known before it is loaded. `priority`: its class."""
         message = len(self.messages) + 1
+        self.classes.put(message, priority)
         self.messages[message] = list(groups)
         if known:
             self.scheduler.add_new(message, groups[0][0], LIFETIME)

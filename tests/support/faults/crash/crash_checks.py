@@ -7,7 +7,7 @@ disks that break one.
 
 from collections.abc import Callable, Iterable
 
-from queue_base.queue.layout import Layout, Presence
+from queue_base.queue.layout import PRIORITY, Layout, Presence
 from queue_base.queue.marks_file import read_seed
 from queue_wire.files.envelope import unpack_info, unpack_todo
 from queue_wire.files.marks import DoneMarks, unpack_file
@@ -58,6 +58,9 @@ def messages(crash: Crash, layout: Layout) -> dict[int, Message]:
     for path, file in crash.files.items():
         kind, _, rest = path.removeprefix(top).partition("/")
         name = rest.rpartition("/")[2]
+        if kind == PRIORITY and not rest.startswith("."):
+            kind = "todo"  # It is in the tree of a class.
+            assert kind not in found.get(int(name), {}), f"{name} has two envelopes"
         if path.startswith(top) and kind in KINDS and name.isdigit():
             found.setdefault(int(name), {})[kind] = file
     return {number: Message(number, files) for number, files in found.items()}

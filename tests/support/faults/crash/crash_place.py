@@ -16,6 +16,7 @@ from queue_wire.pipes.notice import (
     Ask,
     Classified,
     ClassifyAnswer,
+    ClassifyDeferral,
     Frozen,
     Notice,
     NoticeReader,
@@ -74,14 +75,16 @@ class Place:
         answers = Answers(answer) if name == "queue-todo" else lambda output: b""
         return converse_traced(self.model, self.trace, command, request, enough, done, answers)
 
-    def enqueue(self, count: int, writer: str = WRITER, hold: bytes = b"") -> None:
+    def enqueue(self, count: int, writer: str = WRITER, hold: bytes = b"", priority: str = "") -> None:
         """Put messages in the queue with one process, in one group, with the writer that `open_writer` gives.
 
-        With `hold` they are on hold from the beginning, and copied for the postmaster, for this reason.
+        With `hold` they are on hold from the beginning, and copied for the postmaster, for this reason. `priority`:
+        their class.
         """
         script = (
             f"import sys; from queue_base.home import Home; {writer}\n"
-            "writer = open_writer(Home(sys.argv[1])); drafts = [writer.begin() for n in range(int(sys.argv[2]))]\n"
+            f"writer = open_writer(Home(sys.argv[1])); writer.priority = {priority!r}\n"
+            "drafts = [writer.begin() for n in range(int(sys.argv[2]))]\n"
             f"for draft in drafts:\n draft.write({BODY!r})\n if {hold!r}: draft.hold = draft.copy = {hold!r}\n"
             f" draft.finish({SENDER!r}, {sorted(RECIPIENTS)!r})\n"
             "writer.commit(drafts)\n"
@@ -166,7 +169,7 @@ class Answers:
 def queue_notices(said: bytes) -> list[Sent]:
     """Return the whole records of what queue-todo said."""
     found = [unpack_notice(record) for record in _records(said)]
-    return [notice for notice in found if not isinstance(notice, Reread)]
+    return [notice for notice in found if not isinstance(notice, Reread | ClassifyDeferral)]
 
 
 def _records(said: bytes) -> list[bytes]:

@@ -1,0 +1,58 @@
+"""queuectl resubmit: have queue-todo try messages now that it could not classify."""
+
+import sys
+
+import click
+
+from queue_admin.messages.admin_client import connect
+from queue_admin.messages.choosing import check_long_id
+from queue_admin.printable import visible
+from queue_admin.system_accounts import be_owner
+from queue_base.errors import Temporary, Usage
+from queue_base.home import find_home
+from queue_base.queue.layout import open_layout
+from queue_wire.admin.socket import GONE, IDS_MOST, RESUBMIT, Request
+
+
+@click.command("resubmit")
+@click.argument("ids", nargs=-1, metavar="[IDS]...")
+@click.option("--all", "all_messages", is_flag=True, help="All messages that wait in todo/.")
+@click.pass_context
+def command(context: click.Context, ids: tuple[str, ...], all_messages: bool) -> None:
+    """Have messages classified now whose classification has failed.
+
+    queue-todo tries them again by itself, after 30 seconds and then after twice as long each time, half an hour at
+    most; `queuectl show` has the reason. IDS are long ids, as `queuectl list` prints them.
+
+    While queue-send does not run there is nothing to do: it begins with all messages in todo/. Exit 1 if no message
+    was found, except with --all.
+
+    \b
+    Examples:
+      queuectl resubmit --all
+      queuectl resubmit 457-h5x3k2j1z9
+    """
+    home = find_home(context.obj)
+    be_owner(home)
+    layout = open_layout(home.queue)
+    if bool(ids) == all_messages:
+        raise Usage("give long ids, or --all")
+    for name in ids:
+        check_long_id(layout, name)
+    client = connect(home)
+    if client is None:
+        raise Temporary("unable to reach queue-send: it does not run; when it starts, all messages are tried")
+    names = [name.encode() for name in dict.fromkeys(ids)]
+    found = gone = 0
+    try:
+        for at in range(0, max(1, len(names)), IDS_MOST):
+            response = client.ask(Request(RESUBMIT, b"", names[at : at + IDS_MOST]))
+            found += response.touched
+            for note in response.notes:
+                gone += note.letter == GONE
+                print(visible(note.text), file=sys.stderr if note.letter == GONE else sys.stdout)
+    finally:
+        client.close()
+    print(f"resubmitted {found} {'message' if found == 1 else 'messages'}")
+    if names and gone == len(names):
+        raise click.exceptions.Exit(1)

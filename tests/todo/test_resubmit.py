@@ -1,0 +1,151 @@
+"""Messages that cannot be classified for now: tried again at growing intervals, or at once with queuectl resubmit."""
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_base.queue.layout import Layout, Presence, open_layout
+from queue_todo.pending import RETRY_AFTER, RETRY_MOST, Pending
+from queue_wire.admin.cause import CLASSIFY_FAILED, Cause, describe, pack_cause, unpack_cause
+from queue_wire.format_error import FormatError
+from queue_wire.pipes.notice import (
+    CLASSIFY,
+    REREAD,
+    WHY_MOST,
+    ClassifyDeferral,
+    CommandReader,
+    Resubmission,
+    pack_deferral,
+    pack_resubmission,
+    unpack_notice,
+)
+from support.inject.injectors import run
+from support.plugins import strategies
+from support.processes.suite import Suite, program, wait_until
+from support.processes.todo_daemon import TodoDaemon, todo_home
+from support.queues.queued import put_mess, put_todo
+from support.site import mail_site
+
+ENVELOPE = b"u1\0p2\0Fa@example.org\0Tb@example.net\0"
+
+
+def queue_what_cannot_be_classified(layout: Layout) -> tuple[int, Path]:
+    """Queue a message; return its number, and a directory in the place of its file in remote/."""
+    message = put_mess(layout)
+    obstacle = Path(layout.hashed("remote", message))
+    obstacle.mkdir()
+    put_todo(layout, message, ENVELOPE)
+    return message, obstacle
+
+
+@given(strategies.ids, st.integers(0, 10**17), st.binary(max_size=500))
+def test_a_deferral_comes_back_as_printable_text_of_limited_length(message: int, when: int, why: bytes) -> None:
+    record = pack_deferral(ClassifyDeferral(message, when, why))
+    assert record.count(b"\0") == 1 and record.endswith(b"\0")
+    found = unpack_notice(record[:-1])
+    assert isinstance(found, ClassifyDeferral)
+    assert (found.message, found.time) == (message, when)
+    assert len(found.why) <= WHY_MOST and not any(byte < 32 for byte in found.why)
+    cause = Cause(CLASSIFY_FAILED, time=7, nexthop=found.why)
+    assert unpack_cause(pack_cause(cause)) == cause and describe(cause).isprintable()
+
+
+@pytest.mark.parametrize("record", [b"Z", b"Z1", b"Z1 2", b"Zx 2 a", b"Z1 x a", b"Z0 2 a", b"Z1 1234567890123456789 a"])
+def test_a_deferral_that_is_garbage_is_refused(record: bytes) -> None:
+    with pytest.raises(FormatError):
+        unpack_notice(record)
+
+
+def test_resubmissions_are_read_among_other_commands_however_they_arrive() -> None:
+    stream = REREAD + pack_resubmission(457) + CLASSIFY + pack_resubmission(0)
+    for pieces in strategies.arrivals(stream):
+        reader = CommandReader()
+        found = [command for piece in pieces for command in reader.feed(piece)]
+        assert found == [REREAD, Resubmission(457), CLASSIFY, Resubmission(0)]
+    with pytest.raises(FormatError):
+        CommandReader().feed(b"R\0")
+
+
+def test_the_intervals_grow_until_the_message_is_done() -> None:
+    pending = Pending(Layout("/nowhere", 23))
+    now, delays = 0.0, []
+    pending.add([7], now)
+    for _ in range(9):
+        assert pending.take(1) == [7]
+        delays.append(pending.defer(7, now))
+        pending.run(now + delays[-1] - 1)
+        assert pending.take(1) == []
+        now += delays[-1]
+        pending.run(now)
+    assert delays[:3] == [RETRY_AFTER, 2 * RETRY_AFTER, 4 * RETRY_AFTER]
+    assert delays == sorted(delays) and delays[-1] == RETRY_MOST
+    assert pending.take(1) == [7]
+    pending.done([7], now)
+    pending.add([7], now)
+    pending.take(1)
+    assert pending.defer(7, now) == RETRY_AFTER
+
+
+def test_one_or_all_of_the_deferred_messages_are_taken_at_once() -> None:
+    pending = Pending(Layout("/nowhere", 23))
+    pending.add(range(1, 3001), 0.0)
+    while group := pending.take(500):
+        for message in group:
+            pending.defer(message, 0.0)
+    pending.resubmit(40, 1.0)
+    assert pending.take(10) == [40]
+    pending.defer(40, 1.0)
+    pending.resubmit(0, 2.0)
+    taken = []
+    for _ in range(4):
+        pending.run(2.0)
+        group = pending.take(5000)
+        taken += group
+        for message in group:
+            pending.defer(message, 2.0)
+    assert sorted(taken) == list(range(1, 3001)), "each once, though they fail again"
+
+
+def test_queue_todo_says_why_and_tries_again_when_it_is_told(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    layout = open_layout(home.queue)
+    with TodoDaemon(home) as todo:
+        todo.write(CLASSIFY)
+        message, obstacle = queue_what_cannot_be_classified(layout)
+        assert "unable to classify" in todo.line()
+        wait_until(lambda: Presence(layout, message).todo, why="the message in todo/")
+        obstacle.rmdir()
+        todo.write(pack_resubmission(message))
+        assert todo.notice().message == message
+        (deferral,) = todo.deferrals
+        assert deferral.message == message and b"remote" in deferral.why
+        assert time.time() < deferral.time <= time.time() + RETRY_AFTER + 1
+        assert Presence(layout, message).state() == 5
+
+
+def test_show_has_the_reason_and_resubmit_has_the_message_classified() -> None:
+    with mail_site() as site:
+        site.control("classifyafter", "0\n")
+        site.route(1)
+        layout = open_layout(site.home.queue)
+        command = [*program("queuectl"), "--home", site.home.path]
+        with Suite(site.home) as suite:
+            message, obstacle = queue_what_cannot_be_classified(layout)
+            suite.wait_for("queue-todo: unable to classify")
+            shown = run([*command, "show", str(message)]).output.decode()
+            assert "now: could not be classified (" in shown and "remote" in shown
+            obstacle.rmdir()
+            long_id = next(line.split()[1] for line in shown.splitlines() if line.startswith("message: "))
+            done = run([*command, "resubmit", long_id])
+            assert (done.code, done.output) == (0, b"resubmitted 1 message\n")
+            wait_until(lambda: Presence(layout, message).state() == 5, why="the classification")
+            done = run([*command, "resubmit", long_id])
+            assert (done.code, done.output.splitlines()[-1]) == (0, b"resubmitted 0 messages")
+            assert b"does not wait for queue-todo" in done.output
+            assert run([*command, "resubmit", "1-1"]).code == 1
+        assert run([*command, "resubmit", "--all"]).code == 111
+        with Suite(site.home):
+            assert run([*command, "resubmit", "--all"]).output == b"resubmitted 0 messages\n"
