@@ -19,7 +19,7 @@ from itertools import chain, repeat
 from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.errors import reason
 from queue_base.queue.hold_marks import remove_lost_marks
-from queue_base.queue.layout import Layout, queue_in_memory
+from queue_base.queue.layout import Layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_todo.announcements import Announcement, Announcements
 from queue_todo.classify import PreparedMessage, ReadMessage, TodoGroup, confirm, first_domain
@@ -63,7 +63,7 @@ class Pipeline:
         self._layout = layout
         self._pending = pending
         self._notices = notices
-        self._disk = DiskThread(queue_in_memory(layout))
+        self._disk = DiskThread()
         self._small: TodoGroup | None = None  # The group that is being prepared.
         self._large: TodoGroup | None = None
         self._large_waiting: deque[int] = deque()

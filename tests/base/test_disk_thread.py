@@ -26,9 +26,8 @@ def deliver(disk: DiskThread) -> None:
         disk.run(dict(poll.poll(min(wait, 60.0) * 1000)), 0.0)
 
 
-@pytest.mark.parametrize("in_memory", [False, True])
-def test_work_is_done_in_order_and_each_result_is_told_in_the_loop(in_memory: bool) -> None:
-    disk = DiskThread(in_memory)
+def test_work_is_done_in_order_and_each_result_is_told_in_the_loop() -> None:
+    disk = DiskThread()
     done: list[int] = []
     workers: set[int] = set()
     told: list[Result] = []
@@ -43,21 +42,20 @@ def test_work_is_done_in_order_and_each_result_is_told_in_the_loop(in_memory: bo
     disk.submit(no_memory, told.append, syncs=False)
     assert disk.busy and not told
     deliver(disk)
-    assert done == [0, 1, 2] and (workers == {threading.get_ident()}) is in_memory
+    assert done == [0, 1, 2] and threading.get_ident() not in workers
     assert [result and result.errno for result in told] == [None, None, None, errno.EIO, errno.ENOMEM]
     assert (disk.done, disk.commits) == (5, 4)
 
 
-@pytest.mark.parametrize("in_memory", [False, True])
-def test_a_bug_in_the_work_ends_the_loop(in_memory: bool) -> None:
-    disk = DiskThread(in_memory)
+def test_a_bug_in_the_work_ends_the_loop() -> None:
+    disk = DiskThread()
     disk.submit(lambda: None.x, lambda result: None)  # type: ignore[attr-defined]
     with pytest.raises(AttributeError):
         deliver(disk)
 
 
 def test_work_that_a_result_leads_to_is_done_as_well() -> None:
-    disk = DiskThread(in_memory=True)
+    disk = DiskThread()
     told: list[Result] = []
     disk.submit(lambda: None, lambda result: disk.submit(no_disk, told.append))
     deliver(disk)

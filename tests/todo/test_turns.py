@@ -15,7 +15,6 @@ from queue_base.queue.layout import Layout, open_layout
 from queue_todo.classify import first_domain
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import SORT_FROM, Pending
-from support.queues.queued import queue_message
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of what pyinotify imports.
@@ -108,22 +107,6 @@ def test_names_that_come_soon_after_others_wake_nobody_until_all_are_taken_toget
     Path(layout.todo(4)).touch()
     turn(1002.0)
     assert taken == [1, 2, 3, 4]
-    os.close(reader)
-    os.close(writer)
-
-
-def test_with_a_queue_in_memory_nothing_waits_for_the_results_of_work(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("queue_todo.pipeline.queue_in_memory", lambda layout: True)
-    reader, writer = os.pipe2(os.O_NONBLOCK)
-    monkeypatch.setattr("queue_todo.main.NoticePipe", lambda descriptor: NoticePipe(writer))
-    classifier = Classifier(home, open_layout(home.queue))
-    queue_message(home, [b"b@example.net"])
-    classifier.run({classifier._watch.descriptor or -1: select.POLLIN}, 1000.0)
-    pipeline = classifier._pipeline
-    assert pipeline._disk.busy
-    assert pipeline.prepare(select.poll(), 1000.0, classifier._rules) == 0.0
     os.close(reader)
     os.close(writer)
 
