@@ -84,6 +84,7 @@ A class says whose trouble a failure or deferral is, and so who can correct it:
 | `system` | their host is out of order |
 | `protocol` | the SMTP protocol |
 | `content` | the content |
+| `line_ends` | a bare LF or CR (550 5.6.11) |
 | `local` | our own programs |
 | `other` | none of these |
 
