@@ -62,6 +62,10 @@ class DropDraft(Draft):
             raise QueueTrouble(WRITE, f"unable to write {self.path}: {reason(error)}") from error
 
     @property
+    def may_be_queued(self) -> bool:
+        return self.renamed
+
+    @property
     def handle(self) -> int:
         """The descriptor that wrote the file. It stays open until `discard`."""
         return self._handle

@@ -17,7 +17,6 @@ from _socket import AF_UNIX, SOCK_STREAM, socket
 from queue_base.errors import WRITE, QueueTrouble
 from queue_base.home import Home
 from queue_base.queue.writer import Draft, Writer
-from queue_inject.drop import DropDraft, DropWriter
 from queue_wire.files.maildrop import pack_envelope as check_envelope
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.qmtp import ACCEPTED, SOCKET, Answer, AnswerReader, pack_package
@@ -50,9 +49,9 @@ class IntakeDraft(Draft):
         "package",
     )  # fmt: skip
 
-    def __init__(self, drops: DropWriter) -> None:
+    def __init__(self, drops: Writer) -> None:
         super().__init__(drops.inflow, SOCKET, -1, b"")
-        self.drop: DropDraft | None = None
+        self.drop: Draft | None = None
         self.package = b""
         self.count = 0
         self.answered = self.lost = False
@@ -86,7 +85,7 @@ class IntakeDraft(Draft):
         else:
             self.package = pack_package(b"".join(self._message), sender, recipients)
 
-    def fall_back(self) -> DropDraft:
+    def fall_back(self) -> Draft:
         """Make a draft in maildrop/ of it, finished. Raises QueueTrouble."""
         self.package = b""
         if self.drop is not None:
@@ -95,7 +94,7 @@ class IntakeDraft(Draft):
         drop.finish(self._sender, self._recipients)
         return drop
 
-    def _move(self) -> DropDraft:
+    def _move(self) -> Draft:
         drop = self.drop = self._drops.begin()
         for data in self._message:
             drop.write(data)
@@ -118,8 +117,8 @@ class IntakeDraft(Draft):
 class IntakeWriter(Writer):
     """Hands drafts to the queue-intake of a home; `drops` takes what it does not take."""
 
-    def __init__(self, home: Home, drops: DropWriter) -> None:
-        self._path = f"{home.queue}/{SOCKET}"
+    def __init__(self, home: Home, drops: Writer) -> None:
+        self._path = f"{home.run}/{SOCKET}"
         self._drops = drops
         self.inflow = drops.inflow
 

@@ -6,11 +6,15 @@ or leaves it in maildrop/ if that is not possible.
 
 import os
 
-from queue_base.accounts import become_reader, queue_owner
-from queue_base.errors import CONFIG, HOME_TROUBLE, QUEUE_TROUBLE, Failure, QueueTrouble
+from queue_base.accounts import Owner, become_reader, queue_owner
+from queue_base.errors import CONFIG, HOME_TROUBLE, QUEUE_TROUBLE, Failure, Permanent, QueueTrouble
 from queue_base.home import Home, trusted_variable
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter, Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FILTERS = ("QUEUE_ENQUEUE", "QMAILQUEUE")
 
@@ -42,10 +46,41 @@ def open_writer(home: Home, filters: bool = False) -> Writer:
         from queue_inject.drop import DropWriter
         from queue_inject.hand_in import IntakeWriter
 
-        return IntakeWriter(home, DropWriter(home))
+        return IntakeWriter(home, DropWriter(home) if home.is_chosen else _spread_drops(home))
+    if not home.is_chosen:
+        return _spread(home, owner, uid)
     try:
         layout = open_layout(home.queue)
     except Failure as failure:
         # The number of directories is part of the queue's configuration.
         raise QueueTrouble(CONFIG, str(failure)) from failure
     return QueueWriter(home, layout, uid)
+
+
+def _spread(home: Home, owner: Owner, uid: int) -> Writer:
+    """Return a writer to all queues of a home that has several."""
+    # Imported here because most homes have one queue.
+    from queue_base.queue.spreading import SpreadWriter
+
+    def opener(one: Home) -> "Callable[[], Writer]":
+        def open_one() -> Writer:
+            if queue_owner(one).uid != owner.uid:
+                raise Permanent(f"unable to use {one.queue}: its owner is not that of {home.run}")
+            return QueueWriter(one, open_layout(one.queue), uid)
+
+        return open_one
+
+    homes = home.each()
+    return SpreadWriter(homes, [opener(one) for one in homes])
+
+
+def _spread_drops(home: Home) -> Writer:
+    """Return a writer to maildrop/ of all queues."""
+    from queue_base.queue.spreading import SpreadWriter
+    from queue_inject.drop import DropWriter
+
+    def opener(one: Home) -> "Callable[[], Writer]":
+        return lambda: DropWriter(one)
+
+    homes = home.each()
+    return SpreadWriter(homes, [opener(one) for one in homes], "maildrop")

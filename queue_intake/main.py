@@ -4,6 +4,10 @@ Descriptor 0 is a pipe from queue-send: H rereads the control files, and its end
 log lines for queue-send to print. One thread serves all connections and never waits; a second one commits. All messages
 that are complete when a commit begins share it, whichever connections they came over, and are answered K after it.
 
+Where a home has several queues, queue-intake is a service of its own, which spreads messages over them (entrance).
+Descriptor 1 is its log then, and HUP rereads the control files. Each queue has a thread that commits, so that a slow
+disk delays only the messages that it has.
+
 At TERM, or when queue-send has gone, it takes no more mail, commits what it has received whole, answers, and exits. A
 message whose connection ends before it is complete is dropped; one that was not answered may be in the queue all the
 same. A client that sends or reads nothing delays nobody, and is disconnected after a minute.
@@ -14,16 +18,18 @@ import resource
 import select
 import signal
 import time
+from collections.abc import Callable
 from functools import partial
 
-from queue_base.accounts import become_queue_owner
+from queue_base.accounts import Owner, become_queue_owner, queue_owner
 from queue_base.control import read_me, read_parsed
 from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.daemon.inherited_sockets import take_inherited
+from queue_base.daemon.lock import take_intakemutex
 from queue_base.daemon.log_limit import LimitedLog
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.daemon.signals import Signals, ignore
-from queue_base.errors import Failure, Temporary, complain, reason
+from queue_base.errors import Failure, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_daemon_home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter
@@ -39,6 +45,7 @@ from queue_intake.commit_group import (
     copy_trouble,
     sync_contents,
 )
+from queue_intake.entrance import Door, Entrance
 from queue_intake.listener import NotAllowed, TcpListener, UnixListener
 from queue_intake.sharing import Holdings, Turns, limits_for
 from queue_wire.control.intake_hosts import unpack_intake
@@ -64,10 +71,11 @@ _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
 
 class LogPipe:
-    """The log lines: a pipe to queue-send, which may have gone."""
+    """The log lines: a pipe to queue-send, which may have gone; or if `plain` to a logger, as they are to be read."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, plain: bool) -> None:
         self._pipe = OutPipe(descriptor)
+        self._plain = plain
         self.descriptor = descriptor
         self.lost = False
 
@@ -81,7 +89,7 @@ class LogPipe:
 
     def _say(self, line: bytes) -> None:
         if not self.lost and self._pipe.unwritten < LOG_MAX:
-            self._pipe.put(pack_log(line))
+            self._pipe.put(line + b"\n" if self._plain else pack_log(line))
 
     @property
     def unwritten(self) -> bool:
@@ -100,14 +108,17 @@ class LogPipe:
 class CommitGroup:
     """Messages that share a commit, each with its connection; `trouble` is what went wrong with the disk."""
 
-    def __init__(self, writer: QueueWriter, members: list[tuple[ClientConnection, ReceivedMessage]]) -> None:
+    def __init__(self, members: list[tuple[ClientConnection, ReceivedMessage]]) -> None:
         self.members = members
         self.trouble = ""
-        self._writer = writer
 
     def run(self) -> None:
         """Commit; a thread calls it."""
-        self.trouble = commit(self._writer, [message for _, message in self.members])
+        # One, unless the queue was opened again meanwhile.
+        acceptances = dict.fromkeys(message.acceptance for _, message in self.members)
+        for acceptance in acceptances:
+            messages = [message for _, message in self.members if message.acceptance is acceptance]
+            self.trouble = commit(acceptance.writer, messages) or self.trouble
 
     def end(self, result: Result) -> None:
         """Decide what the thread has left undecided, for lack of memory."""
@@ -131,30 +142,87 @@ class LargeMessage:
         sync_contents(self.message)
 
 
+class CommitLane:
+    """What waits for the disk of one queue, and the threads that do the work."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.commits, self.syncs = DiskThread(), DiskThread()
+        self.large: Turns[PartSync | LargeMessage] = Turns()
+        self.turns: Turns[tuple[ClientConnection, ReceivedMessage]] = Turns()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is to be done."""
+        return bool(len(self.turns) or len(self.large) or self.commits.busy or self.syncs.busy)
+
+    @property
+    def has_results(self) -> bool:
+        """Whether there are results to deliver now."""
+        return self.commits.has_results or self.syncs.has_results
+
+    def run(self, ready: dict[int, int], now: float) -> None:
+        """Deliver results."""
+        self.commits.run(ready, now)
+        self.syncs.run(ready, now)
+
+    def begin_sync(self) -> None:
+        """Begin the next sync of contents, if none runs: one at a time, so that clients have turns."""
+        if not self.syncs.busy and len(self.large):
+            (work,) = self.large.take(1)
+            self.syncs.submit(work.run, partial(self._synced, work))
+
+    def _synced(self, work: PartSync | LargeMessage, result: Result) -> None:
+        if isinstance(work, PartSync):
+            return  # Its connection finds what became of it.
+        if result is not None:
+            work.message.give_up(Refusal(TEMPORARY, f"unable to queue the message: {reason(result)} (#4.3.0)"))
+        self.turns.add(work.message.client, (work.connection, work.message))
+
+    def begin_commit(self, now: float, done: Callable[[CommitGroup], None]) -> None:
+        """Begin a commit of the messages that wait, if none runs; `done` is called with them at its end."""
+        if not self.commits.busy and len(self.turns):
+            group = CommitGroup(self.turns.take(GROUP))
+            self.door.busy_since = now
+            self.commits.submit(group.run, partial(self._committed, group, done))
+
+    def _committed(self, group: CommitGroup, done: Callable[[CommitGroup], None], result: Result) -> None:
+        self.door.busy_since = 0.0
+        group.end(result)
+        done(group)
+
+
 class Intake:
     """The daemon: a listener, the connections, the messages that wait for a commit, and the threads."""
 
     def __init__(self, home: Home) -> None:
         owner = become_queue_owner(home)
+        if home.name:
+            raise Usage("queue-intake serves all queues of a home")
+        # With several queues it is a service, which lives on while the queue-send of any of them is stopped.
+        self._alone = home.several
+        self._mutex = take_intakemutex(home) if self._alone else -1
         self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        self._log = LogPipe(1)
+        self._log = LogPipe(1, self._alone)
         self._troubles = LimitedLog(self._log.warn, "more failures")
         self._holdings = Holdings(limits_for(raise_limit(DESCRIPTORS)))
-        self._writer = QueueWriter(home, open_layout(home.queue), os.getuid())
-        self._acceptance = Acceptance(home, self._writer, self._log.warn)
+        doors = [Door(one.name, partial(reopen, one, owner, self._log.warn)) for one in home.each()]
+        if not self._alone:
+            writer = QueueWriter(home, open_layout(home.queue), os.getuid())
+            doors[0].acceptance = Acceptance(home, writer, self._log.warn)
+        self._entrance = Entrance(doors, self._log.warn, self._log.alert)
+        self._lanes = {door.name: CommitLane(door) for door in doors}
         self._memory = Memory()
-        self._commits, self._syncs = DiskThread(), DiskThread()
         self._connections: dict[int, ClientConnection] = {}
         self._delayed: set[ClientConnection] = set()
         self._ready: Turns[ClientConnection] = Turns()
         self._events: dict[ClientConnection, int] = {}  # Of those that are ready.
-        self._large: Turns[PartSync | LargeMessage] = Turns()
-        self._turns: Turns[tuple[ClientConnection, ReceivedMessage]] = Turns()
         self._done: list[CommitGroup] = []
         self._accept_at = self._check_at = 0.0
         self._closing_by: float | None = None
         self._epoll = select.epoll()
-        for descriptor in (0, self._signals.descriptor, self._commits.descriptor, self._syncs.descriptor):
+        threads = [thread.descriptor for lane in self._lanes.values() for thread in (lane.commits, lane.syncs)]
+        for descriptor in (*(() if self._alone else (0,)), self._signals.descriptor, *threads):
             self._epoll.register(descriptor, _IN)
         self._log_registered = False
         self._home = home
@@ -163,7 +231,7 @@ class Intake:
         try:
             self._add_listener(UnixListener(home, owner))
         except OSError as error:
-            self._log.alert(f"unable to listen in {home.queue}/intake: {reason(error)}; no mail is taken there")
+            self._log.alert(f"unable to listen in {home.run}/intake: {reason(error)}; no mail is taken there")
         for inherited in take_inherited():
             self._add_listener(TcpListener(inherited, os.getuid()))
         self._read_lines()
@@ -205,13 +273,14 @@ class Intake:
         self._obey(ready)
         for descriptor in self._listeners.keys() & ready.keys():
             self._accept(self._listeners[descriptor], now)
-        self._commits.run(ready, now)
-        self._syncs.run(ready, now)
+        for lane in self._lanes.values():
+            lane.run(ready, now)
         self._end_commits(now)
         self._resume(now)
         self._serve_ready(now)
-        self._begin_sync()
-        self._begin_commit()
+        for lane in self._lanes.values():
+            lane.begin_sync()
+            lane.begin_commit(now, self._committed)
         if now >= self._check_at:
             self._check_at = now + CHECK
             self._end_late(now)
@@ -221,7 +290,7 @@ class Intake:
 
     def _wait(self, now: float) -> float:
         """Return the seconds to wait at most."""
-        if self._commits.has_results or self._syncs.has_results or len(self._ready):
+        if len(self._ready) or any(lane.has_results for lane in self._lanes.values()):
             return 0.0
         if any(each.yields for each in self._delayed):
             return 0.0
@@ -257,14 +326,14 @@ class Intake:
         numbers = self._signals.take() if self._signals.descriptor in ready else set()
         reread = signal.SIGHUP in numbers
         ends = bool(numbers & {signal.SIGTERM, signal.SIGINT}) or self._log.lost
-        if 0 in ready:
+        if 0 in ready and not self._alone:
             try:
                 reread = REREAD in (read_available(0) or b"") or reread
             except PeerLost:
                 ends = True
                 self._epoll.unregister(0)
         if reread:
-            self._acceptance.reread()
+            self._entrance.reread()
             self._read_lines()
         if ends and self._closing_by is None:
             self._begin_closing()
@@ -291,7 +360,7 @@ class Intake:
                 found.close()
                 continue
             connection = ClientConnection(
-                found, client, protocol, holding, self._holdings, self._acceptance, self._memory, now
+                found, client, protocol, holding, self._holdings, self._entrance, self._memory, now
             )
             self._connections[connection.descriptor] = connection
             self._settle(connection)
@@ -336,28 +405,16 @@ class Intake:
         complete = connection.advance(now)
         # First the parts: the last one of a message is synced before the whole.
         for part in connection.take_parts():
-            self._large.add(connection.client.name, part)
+            self._lanes[part.acceptance.name].large.add(connection.client.name, part)
         for message in complete:
+            lane = self._lanes[message.acceptance.name]
             if message.size > LARGE:
-                self._large.add(message.client, LargeMessage(connection, message))
+                lane.large.add(message.client, LargeMessage(connection, message))
             else:
-                self._turns.add(message.client, (connection, message))
+                lane.turns.add(message.client, (connection, message))
         connection.check_memory()
         connection.send(now)
         self._settle(connection)
-
-    def _begin_sync(self) -> None:
-        """Begin the next sync of contents, if none runs: one at a time, so that clients have turns."""
-        if not self._syncs.busy and len(self._large):
-            (work,) = self._large.take(1)
-            self._syncs.submit(work.run, partial(self._synced, work))
-
-    def _synced(self, work: PartSync | LargeMessage, result: Result) -> None:
-        if isinstance(work, PartSync):
-            return  # Its connection finds what became of it.
-        if result is not None:
-            work.message.give_up(Refusal(TEMPORARY, f"unable to queue the message: {reason(result)} (#4.3.0)"))
-        self._turns.add(work.message.client, (work.connection, work.message))
 
     def _settle(self, connection: ClientConnection) -> None:
         """Wait for what the connection waits for; forget it if it has ended."""
@@ -385,20 +442,18 @@ class Intake:
             self._epoll.register(connection.descriptor, wanted)
         connection.interest = wanted
 
-    def _begin_commit(self) -> None:
-        """Begin a commit of the messages that wait, if none runs."""
-        if not self._commits.busy and len(self._turns):
-            group = CommitGroup(self._writer, self._turns.take(GROUP))
-            self._commits.submit(group.run, partial(self._committed, group))
-
-    def _committed(self, group: CommitGroup, result: Result) -> None:
-        group.end(result)
+    def _committed(self, group: CommitGroup) -> None:
         self._done.append(group)
 
     def _end_commits(self, now: float) -> None:
         """Answer the messages whose commits have ended."""
         groups, self._done = self._done, []
         for group in groups:
+            for acceptance in dict.fromkeys(message.acceptance for _, message in group.members):
+                if group.trouble:
+                    self._entrance.fail(acceptance, group.trouble, now)
+                else:
+                    self._entrance.succeed(acceptance)
             if group.trouble:
                 self._troubles.add(f"{group.trouble}; its clients were told to try again later")
             if uncopied := copy_trouble([message for _, message in group.members]):
@@ -450,8 +505,21 @@ class Intake:
         """Whether it is to exit, and everything was answered, or takes too long."""
         if self._closing_by is None:
             return False
-        waiting = self._connections or len(self._turns) or len(self._large) or self._commits.busy or self._syncs.busy
+        waiting = self._connections or any(lane.busy for lane in self._lanes.values())
         return not waiting or time.monotonic() >= self._closing_by
+
+
+def reopen(home: Home, owner: Owner, warn: Callable[[str], None], former: Acceptance | None) -> Acceptance | str:
+    """Return the acceptance of one of several queues, `former` if its queue is as before; or why there is none."""
+    try:
+        if queue_owner(home).uid != owner.uid:
+            return f"{home.queue} belongs to another account than {home.run}"
+        layout = open_layout(home.queue)
+    except Failure as failure:
+        return str(failure)
+    if former is not None and former.writer.has_layout(layout):
+        return former
+    return Acceptance(home, QueueWriter(home, layout, os.getuid()), warn)
 
 
 def raise_limit(wanted: int) -> int:

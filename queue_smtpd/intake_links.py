@@ -160,7 +160,7 @@ class IntakeLinks:
     """The links of this process."""
 
     def __init__(self, home: Home, loop: asyncio.AbstractEventLoop) -> None:
-        self._queue = home.queue
+        self._run = home.run
         self._loop = loop
         self._links: list[IntakeLink] = []
         # Connects that the loop has not finished.
@@ -221,7 +221,7 @@ class IntakeLinks:
         if len(self._links) >= LINKS_MOST:
             return None
         try:
-            connection = connect_to(f"{self._queue}/{SOCKET}")
+            connection = connect_to(f"{self._run}/{SOCKET}")
         except OSError:
             return None
         link = IntakeLink(now)

@@ -48,6 +48,8 @@ OURS: dict[str, tuple[int, int | None]] = {
     # All users may go to the socket in it, and only the owner may make one.
     SOCKET_DIRECTORY: (SOCKET_DIRECTORY_MODE, None),
 }
+# Those of run/, where a home has several queues.
+RUN: dict[str, int] = {"lock": 0o700, SOCKET_DIRECTORY: SOCKET_DIRECTORY_MODE}
 # Directories with one numbered subdirectory for each bucket.
 BUCKETED = frozenset(("intd", "todo", "info", "local", "remote", "hold", "corrupt", "last", "mess"))
 MAY_BE_FLAT = ("todo", "intd")

@@ -75,6 +75,11 @@ class Draft:
         """The message's long id, `I-BIRTH`, once it is queued; `-` if it is not known."""
         return "-"
 
+    @property
+    def may_be_queued(self) -> bool:
+        """Whether it is in the queue, or may be: after some failures that is not known."""
+        return self.queued
+
     def write(self, data: bytes) -> None:
         """Add bytes of the message."""
         if self._head:
@@ -127,6 +132,8 @@ class Writer:
     inflow: "InflowControl"
     # Whether each draft must be committed before the next one is begun.
     one_by_one = False
+    # How many queues it writes to: a group may have so many times as many drafts.
+    queues = 1
 
     def begin(self) -> Draft:
         """Return a new, empty draft. Raises QueueTrouble, also if the disk is short."""
@@ -202,6 +209,10 @@ class QueueDraft(Draft):
         from queue_wire.ids import pack_long_id
 
         return pack_long_id(self.message, self._mtime // 1000)
+
+    @property
+    def may_be_queued(self) -> bool:
+        return self.queued or self._linking
 
     def finish(self, sender: bytes, recipients: list[bytes]) -> None:
         self._data = pack_todo(Envelope(self._uid, self._pid, sender, recipients))
@@ -444,6 +455,12 @@ class QueueWriter(Writer):
         self._descriptors = os.sysconf("SC_OPEN_MAX") - _SPARE
         self._commit = Commit()
         self.inflow = InflowControl(home, home.queue)
+
+    def has_layout(self, layout: Layout) -> bool:
+        """Return whether it writes to a queue with this layout."""
+        ours = self._layout
+        flat = ours.flat_todo == layout.flat_todo and ours.flat_intd == layout.flat_intd
+        return flat and ours.queue == layout.queue and ours.split == layout.split
 
     @property
     def syncs(self) -> int:

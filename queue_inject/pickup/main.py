@@ -34,7 +34,7 @@ from queue_wire.logline import alert, warning
 from queue_wire.pipes.notice import pack_log
 
 PROGRAM = "queue-pickup"
-USAGE = "usage: queue-pickup [--home HOME]"
+USAGE = "usage: queue-pickup [--home HOME] [--queue NAME]"
 HELP = f"""{USAGE}
 Moves mail that users left in maildrop/ into the queue. It is started by queue-start.
 """

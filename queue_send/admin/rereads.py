@@ -42,7 +42,7 @@ class Rereads:
         config: ConfigFiles,
         channels: Sequence[Channel],
         todo: Notices,
-        intake: Notices,
+        intake: Notices | None,
         local_daemon: DeliveryDaemon,
         remote_daemons: Sequence[DeliveryDaemon],
         log: Log,
@@ -66,7 +66,8 @@ class Rereads:
             channel.apply_config()
         if (wanted := self._config.current.processesremote) != len(self._remotes):
             self._log.warning(f"control/processesremote is {wanted} now; it is used at the next start")
-        self._intake.send_reread()
+        if self._intake is not None:
+            self._intake.send_reread()
         asked = []
         for daemon in (self._local, *self._remotes) if answer is not None else ():
             if daemon.reread():

@@ -76,7 +76,7 @@ class Channel:
         lenders: Sequence[DeliveryDaemon] = (),
     ) -> None:
         self.kind = kind
-        self.scheduler = Scheduler(config.current.settings(kind))
+        self.scheduler = Scheduler(config.settings(kind))
         self._daemons = daemons
         self._reading = deque(daemons)  # The first one is read first.
         self._lenders = lenders
@@ -150,7 +150,7 @@ class Channel:
 
     def apply_config(self) -> None:
         """Sets the limits of the control files, after HUP."""
-        self.scheduler.apply_settings(self._config.current.settings(self.kind))
+        self.scheduler.apply_settings(self._config.settings(self.kind))
         self._keep_places()
 
     def _keep_places(self) -> None:

@@ -160,6 +160,7 @@ FILES: tuple[ControlFile, ...] = (
         "queuefilesystem", LIST, "none", "network file systems that the queue may be on", ("queue-start",), START,
         "operating",
     ),
+    ControlFile("queues", TABLE, "`queue`", "directories of the queues", ("all",), START, "queues"),
     _number("activelimit", "messages in memory, for each channel", _SEND, HUP, "operating"),
     _number("queuelifetime", "how long a message is tried", _SEND, HUP, "operating"),
     _number("bouncelifetime", "how long a bounce is tried", _SEND, HUP, "operating"),
@@ -360,6 +361,12 @@ def _check_long_lines(data: bytes) -> None:
         raise LineError(1, "not send, encode or fail")
 
 
+def _check_queues(data: bytes) -> None:
+    from queue_wire.control.queues import unpack_queues
+
+    unpack_queues(data, "/home")
+
+
 def _check_intake(data: bytes) -> None:
     # Imported here because addresses of networks take time to import, and few programs need them.
     from queue_wire.control.intake_hosts import unpack_intake
@@ -375,6 +382,7 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "destinationrate": unpack_rates,
     "smtproutes": unpack_routes,
     "intake": _check_intake,
+    "queues": _check_queues,
     "localroutes": unpack_local_routes,
     "locallimits": unpack_local_limits,
     "relayclients": _check_networks,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter
-from queue_intake.acceptance import Refusal
+from queue_intake.acceptance import Acceptance, Refusal
 from queue_intake.answers import Place
 from queue_intake.commit_group import PartSync, ReceivedMessage, commit, sync_contents
 from queue_intake.package_reader import Package
@@ -29,13 +30,14 @@ def writer(tmp_path: Path) -> QueueWriter:
 
 
 @pytest.fixture
-def receive(writer: QueueWriter) -> Callable[[], ReceivedMessage]:
+def receive(writer: QueueWriter, tmp_path: Path) -> Callable[[], ReceivedMessage]:
     """Return a function that makes a message which was received whole."""
+    acceptance = Acceptance(Home(str(tmp_path / "home")), writer, lambda text: None)
 
     def make() -> ReceivedMessage:
         draft = writer.begin()
         draft.write(b"hello\n")
-        return ReceivedMessage(draft, PACKAGE, b"ann", Place(), "uid 1", 6)
+        return ReceivedMessage(draft, PACKAGE, b"ann", Place(), "uid 1", 6, acceptance)
 
     return make
 
@@ -58,7 +60,7 @@ def test_a_sync_in_between_that_fails_refuses_the_message(
     receive: Callable[[], ReceivedMessage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = receive()
-    message.part = PartSync(message.draft)
+    message.part = PartSync(message.draft, message.acceptance)
     with monkeypatch.context() as patch:
         patch.setattr("queue_intake.commit_group.os.fdatasync", no_disk)
         message.part.run()
@@ -69,7 +71,7 @@ def test_a_sync_in_between_that_fails_refuses_the_message(
 
 def test_a_draft_may_be_discarded_before_its_sync_in_between(receive: Callable[[], ReceivedMessage]) -> None:
     message = receive()
-    part = PartSync(message.draft)
+    part = PartSync(message.draft, message.acceptance)
     message.give_up(Refusal(b"Z", "gone"))
     part.run()
     assert part.done and part.refusal is None
@@ -78,7 +80,7 @@ def test_a_draft_may_be_discarded_before_its_sync_in_between(receive: Callable[[
 def test_a_sync_that_is_cancelled_gives_its_descriptor_back_at_once(receive: Callable[[], ReceivedMessage]) -> None:
     message = receive()
     before = len(os.listdir("/proc/self/fd"))
-    part = PartSync(message.draft)
+    part = PartSync(message.draft, message.acceptance)
     part.cancel()
     assert len(os.listdir("/proc/self/fd")) == before
     part.run()
