@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from queue_base.daemon.lock import hold_running, is_running
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_send.config import ConfigFiles
+from queue_send.config import ConfigFiles, seconds_in_environment
 from queue_send.delivery.channel import Channel
 from queue_send.log import Log
 from queue_send.scheduler.limits import QueueShare
 
+# Seconds between looks. QUEUE_SHARES_ROUND sets another number.
 LOOK_SECONDS = 3.0
 
 
@@ -24,6 +25,7 @@ class RunningQueues:
         self._config = config
         self._channels = channels
         self._look_at = 0.0
+        self._round = seconds_in_environment("QUEUE_SHARES_ROUND", LOOK_SECONDS)
         try:
             self._handle = hold_running(home)
         except OSError as error:
@@ -32,7 +34,7 @@ class RunningQueues:
         self._look()
 
     def _look(self) -> None:
-        self._look_at = time.monotonic() + LOOK_SECONDS
+        self._look_at = time.monotonic() + self._round
         running = [one.name for one in self._others if one.name == self._home.name or is_running(one)]
         share = QueueShare(running.index(self._home.name), len(running))
         if share != self._config.share:
