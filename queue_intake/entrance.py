@@ -1,7 +1,7 @@
 """Which queue takes a message: the only one, or of several the best that is open (queue_base.queue.spreading).
 
-A queue that fails, because its disk is full, read-only, slow or not there, gets nothing for a while, and the others
-go on. There is one alert. It is tried again at growing intervals, and a line says that it takes mail again. A message
+A queue that fails, because its disk is full, read-only or not there, gets nothing for a while, and the others go on;
+one whose commit takes very long gets nothing while another one is open. There is one alert. It is tried again at growing intervals, and a line says that it takes mail again. A message
 that a queue has begun is never moved to another one: its client is told to send it again, so it cannot be queued twice.
 """
 
@@ -39,6 +39,10 @@ class Door:
         self.alerted = False
         self.facts = QueueFacts(closed=True)
         self.reopen = reopen
+
+    def hangs(self, now: float) -> bool:
+        """Return whether a commit runs that takes too long."""
+        return self.busy_since > 0 and now > self.busy_since + COMMIT_SECONDS
 
 
 class Entrance:
@@ -81,7 +85,7 @@ class Entrance:
         refusal: Refusal | None = None
         self._turn += 1
         doors = self._open(now)
-        for place in order_queues([self._facts(door) for door in doors], self._turn):
+        for place in order_queues([self._facts(door, now) for door in doors], self._turn):
             door = doors[place]
             if door.acceptance is not None:
                 taken = door.acceptance.begin(uid, size, now, promise)
@@ -108,10 +112,11 @@ class Entrance:
                 door.retry, door.retry_at = RETRY_SECONDS, 0.0
                 self._warn(f"queue {door.name} takes mail again")
 
-    def _facts(self, door: Door) -> QueueFacts:
+    def _facts(self, door: Door, now: float) -> QueueFacts:
+        """Return what is known of a queue. One that hangs comes last, since the others may hang as well."""
         if door.acceptance is None:
             return door.facts
-        return door.facts._replace(waiting=door.acceptance.in_hand)
+        return door.facts._replace(waiting=door.acceptance.in_hand, slow=door.facts.slow or door.hangs(now))
 
     def _open(self, now: float) -> list[Door]:
         """Return the queues that may get mail; look at all if that was some time ago."""
@@ -122,8 +127,8 @@ class Entrance:
         return [door for door in self.doors if not door.failing]
 
     def _look(self, door: Door, now: float) -> None:
-        if door.busy_since and now > door.busy_since + COMMIT_SECONDS:
-            self._fail(door, f"its disk takes more than {COMMIT_SECONDS:.0f} s for a commit", now)
+        if door.hangs(now):
+            self._alert_once(door, f"its disk takes more than {COMMIT_SECONDS:.0f} s for a commit")
         if now < door.retry_at:
             return
         if door.failing or door.acceptance is None:
@@ -148,6 +153,9 @@ class Entrance:
         door.failing = True
         door.retry_at = now + door.retry
         door.retry = min(door.retry * 2, RETRY_MOST)
+        self._alert_once(door, why)
+
+    def _alert_once(self, door: Door, why: str) -> None:
         if not door.alerted:
             door.alerted = True
             self._alert(f"queue {door.name} takes no mail: {why}; the others do, and it is tried again")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support.tools import need, need_private_mounts, need_tracing
+from support.tools import missing, need, need_private_mounts, need_tracing
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 NAMES = sorted(path.name for path in BENCH.iterdir() if path.is_file() and not path.suffix)
@@ -38,6 +38,11 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
     ),
     "inject-startup": ("--runs 2 --dir HERE", r"sendmail[a-z, ]* +[\d.]+ ms +ratio +[\d.]+, goal 1.4 or less", []),
     "million": ("--messages 50 --idle 0.1 --dir HERE", r"idle, it takes [\d.]+ % of a CPU \(goal 0\)", []),
+    "queues": (
+        "--rounds 1 --seconds 0.5 --iops 5000 --connections 2 --writers 2 --dir HERE",
+        r"queue-inject: ratio [\d.]+ \(goal 1.8\)",
+        ["mkfs.ext4", "losetup"],
+    ),
     "remote": ("--messages 20 --runs 1 --dir HERE", r"best \d+ deliveries/s, goal 5000", ["smtp-sink"]),
     "remote-turns": ("--size 100000 --dir HERE", r"goal 20 ms, missed by \d+", []),
     "repair": (
@@ -74,7 +79,7 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
     ),
 }
 # They take long. tests/bench/test_counting.py runs `counts` in every run.
-LONG = ("admin", "counts", "fair", "inject", "inject-startup", "million", "remote-turns", "run")
+LONG = ("admin", "counts", "fair", "inject", "inject-startup", "million", "queues", "remote-turns", "run")
 CPU = ("--messages 20 --tries 1 --cpu 1,2 --dir HERE", r" +2( +\d+){10}", ["smtp-sink"])
 BACKLOG = (
     "--sizes , --backlog 100 --no-reports --dir HERE",
@@ -89,6 +94,7 @@ WRONG = {
     "inject": ["--loop -1", "--slow 0", "--together ,", "--disk /nowhere"],
     "inject-startup": ["--runs 0", "200"],
     "million": ["--messages many", "--idle nan", "--dir /nowhere"],
+    "queues": ["--rounds 0", "--iops 0", "--seconds nan", "--dir /nowhere"],
     "remote": ["--messages 0", "--connections 0", "--size 1.5"],
     "remote-turns": ["--size 0", "--dir /nowhere"],
     "repair": ["--messages 0", "--dir /nowhere"],
@@ -144,8 +150,10 @@ def test_every_bench_has_its_entry() -> None:
     [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in LONG)) for name in NAMES if name != "report"],
 )
 def test_a_bench_runs_and_prints_its_figures(name: str, tmp_path: Path) -> None:
-    if name == "run":
+    if name in ("queues", "run"):
         need_private_mounts()
+    if name == "queues" and not Path("/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device").exists():
+        missing("the block controller of cgroup v1")
     if name == "counts":
         need_tracing()
     goes_well(name, SIZES[name], tmp_path)
