@@ -135,7 +135,10 @@ def commit(writer: QueueWriter, messages: list[ReceivedMessage]) -> str:
             message.give_up(refusal)
     lost = Refusal(TEMPORARY, "the message is not in the queue; try again later (#4.3.0)")
     try:
-        writer.commit(drafts)
+        if drafts:
+            writer.commit(drafts)
+        else:
+            writer.forget()
     except QueueTrouble as error:
         trouble, lost = str(error), refusal_of(error)
     except OSError as error:

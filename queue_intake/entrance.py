@@ -1,8 +1,9 @@
 """Which queue takes a message: the only one, or of several the best that is open (queue_base.queue.spreading).
 
 A queue that fails, because its disk is full, read-only or not there, gets nothing for a while, and the others go on;
-one whose commit takes very long gets nothing while another one is open. There is one alert. It is tried again at growing intervals, and a line says that it takes mail again. A message
-that a queue has begun is never moved to another one: its client is told to send it again, so it cannot be queued twice.
+one whose commit takes very long gets nothing while another one is open. There is one alert. The queue is tried again at
+growing intervals, and a line says that it takes mail again. A message that a queue has begun is never moved to another
+one: its client is told to send it again, so it cannot be queued twice.
 """
 
 from collections.abc import Callable
@@ -25,8 +26,8 @@ class Door:
     """One queue, as the entrance sees it.
 
     acceptance: None until it could be opened. reopen returns it anew, or the same one if nothing has changed; or why it
-    cannot be opened. failing: the queue gets nothing until `retry_at` (monotonic). busy_since: when the commit that
-    runs has begun, 0.0 if none runs.
+    cannot be opened. failing: the queue has failed, at `failed_at`, and gets nothing until `retry_at` (monotonic).
+    busy_since: when the commit that runs has begun, 0.0 if none runs.
     """
 
     def __init__(self, name: str, reopen: Callable[[Acceptance | None], Acceptance | str]) -> None:
@@ -37,6 +38,7 @@ class Door:
         self.retry_at = 0.0
         self.retry = RETRY_SECONDS
         self.alerted = False
+        self.failed_at = 0.0
         self.facts = QueueFacts(closed=True)
         self.reopen = reopen
 
@@ -104,10 +106,11 @@ class Entrance:
                 if door.acceptance is acceptance:
                     self._fail(door, why, now)
 
-    def succeed(self, acceptance: Acceptance) -> None:
-        """Note that a queue has taken a message."""
+    def succeed(self, acceptance: Acceptance, begun: float) -> None:
+        """Note that a queue has taken messages, whose commit has begun then."""
         for door in self.doors:
-            if door.acceptance is acceptance and door.alerted:
+            # A commit that began before the failure says nothing about what comes.
+            if door.acceptance is acceptance and door.alerted and begun > door.failed_at:
                 door.alerted = door.failing = False
                 door.retry, door.retry_at = RETRY_SECONDS, 0.0
                 self._warn(f"queue {door.name} takes mail again")
@@ -151,6 +154,7 @@ class Entrance:
         if door.failing and now < door.retry_at:
             return
         door.failing = True
+        door.failed_at = now
         door.retry_at = now + door.retry
         door.retry = min(door.retry * 2, RETRY_MOST)
         self._alert_once(door, why)

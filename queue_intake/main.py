@@ -106,10 +106,14 @@ class LogPipe:
 
 
 class CommitGroup:
-    """Messages that share a commit, each with its connection; `trouble` is what went wrong with the disk."""
+    """Messages that share a commit, each with its connection.
 
-    def __init__(self, members: list[tuple[ClientConnection, ReceivedMessage]]) -> None:
+    begun: when (monotonic). trouble: what went wrong with the disk.
+    """
+
+    def __init__(self, members: list[tuple[ClientConnection, ReceivedMessage]], begun: float) -> None:
         self.members = members
+        self.begun = begun
         self.trouble = ""
 
     def run(self) -> None:
@@ -182,7 +186,7 @@ class CommitLane:
     def begin_commit(self, now: float, done: Callable[[CommitGroup], None]) -> None:
         """Begin a commit of the messages that wait, if none runs; `done` is called with them at its end."""
         if not self.commits.busy and len(self.turns):
-            group = CommitGroup(self.turns.take(GROUP))
+            group = CommitGroup(self.turns.take(GROUP), now)
             self.door.busy_since = now
             self.commits.submit(group.run, partial(self._committed, group, done))
 
@@ -453,7 +457,7 @@ class Intake:
                 if group.trouble:
                     self._entrance.fail(acceptance, group.trouble, now)
                 else:
-                    self._entrance.succeed(acceptance)
+                    self._entrance.succeed(acceptance, group.begun)
             if group.trouble:
                 self._troubles.add(f"{group.trouble}; its clients were told to try again later")
             if uncopied := copy_trouble([message for _, message in group.members]):

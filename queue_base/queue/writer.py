@@ -456,6 +456,13 @@ class QueueWriter(Writer):
         self._commit = Commit()
         self.inflow = InflowControl(home, home.queue)
 
+    def forget(self) -> None:
+        """Forget what drafts that failed in `finish` have left: descriptors of directories, which keep a disk busy.
+
+        There may be no draft that is finished and not committed.
+        """
+        self._commit.forget()
+
     def has_layout(self, layout: Layout) -> bool:
         """Return whether it writes to a queue with this layout."""
         ours = self._layout

@@ -75,7 +75,7 @@ def test_a_queue_that_is_not_there_gets_nothing_and_there_is_one_alert(front: Fr
     assert "a" in front.names(20)
     acceptance = front.entrance.doors[0].acceptance
     assert acceptance is not None
-    front.entrance.succeed(acceptance)
+    front.entrance.succeed(acceptance, front.now)
     assert front.warnings == ["queue a takes mail again"]
 
 
@@ -102,6 +102,9 @@ def test_a_commit_that_fails_closes_its_queue_for_a_while(front: Front) -> None:
     assert front.alerts == [
         "queue a takes no mail: unable to sync: read-only file system; the others do, and it is tried again"
     ]
+    # A commit that had begun before says nothing.
+    front.entrance.succeed(acceptance, front.now - 1)
+    assert front.names(4) == ["b"] * 4 and not front.warnings
     front.later(RETRY_SECONDS)
     assert "a" in front.names(20)
 
@@ -123,7 +126,7 @@ def test_a_queue_whose_commit_takes_long_gets_nothing_while_another_one_is_open(
     assert "a" in front.names(20)
     door.busy_since = other.busy_since = 0.0
     assert door.acceptance is not None
-    front.entrance.succeed(door.acceptance)
+    front.entrance.succeed(door.acceptance, front.now)
     front.later(LOOK_SECONDS)
     assert "a" in front.names(20)
 

@@ -43,7 +43,7 @@ def test_it_spreads_messages_and_goes_on_with_the_others_when_a_disk_is_taken_ou
         path = several.queues["a"]
         os.rename(path, path + ".out")
         wait_until(lambda: hand_in(several, 2) == {"b": 2})
-        daemon.wait_for(b"alert: queue-intake: queue a takes no mail: unable to use ")
+        daemon.wait_for(b"alert: queue-intake: queue a takes no mail: unable to ")
         os.rename(path + ".out", path)
         wait_until(lambda: hand_in(several, 10)["a"])
         daemon.wait_for(b"warning: queue-intake: queue a takes mail again\n")

@@ -16,7 +16,7 @@ from support.queues.home import make_home, make_queue
 
 # It is tried again soon, so that the test need not wait.
 SOON = "import queue_intake.entrance as e; e.RETRY_SECONDS = 0.2; e.RETRY_MOST = 0.2"
-CLIENTS = 4
+CLIENTS = 2
 
 
 class Load:

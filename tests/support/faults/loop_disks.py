@@ -15,14 +15,15 @@ for name in first second; do
     mkdir "$1/$name"
     truncate -s 64m "$1/$name.image"
     mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$1/$name.image"
-    mount -o loop,errors=remount-ro "$1/$name.image" "$1/$name"
+    mount -o loop "$1/$name.image" "$1/$name"
 done
 echo mounted
 while read -r command name; do
     case $command in
-        read-only) mount -o remount,abort "$1/$name" || true ;;
-        out) umount -l "$1/$name" ;;
-        back) mount -o loop,errors=remount-ro "$1/$name.image" "$1/$name" ;;
+        # It is busy in each moment in which a file is open for writing.
+        read-only) until mount -o remount,ro "$1/$name" 2>/dev/null; do :; done ;;
+        out) until umount "$1/$name" 2>/dev/null; do :; done ;;
+        back) mount -o loop "$1/$name.image" "$1/$name" ;;
     esac
     echo "$command $name"
 done
@@ -44,11 +45,11 @@ class LoopDisks:
         assert self._holder.stdout.readline() == f"{command} {name}\n".encode()
 
     def make_read_only(self, name: str) -> None:
-        """Have a disk fail as ext4 does after an error: files may be open, and nothing can be written any more."""
+        """Remount a disk read-only, in a moment in which no file is open for writing."""
         self._do("read-only", name)
 
     def take_out(self, name: str) -> None:
-        """Unmount a disk; what is open on it stays open."""
+        """Unmount a disk."""
         self._do("out", name)
 
     def bring_back(self, name: str) -> None:
