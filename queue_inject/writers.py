@@ -6,8 +6,8 @@ or leaves it in maildrop/ if that is not possible.
 
 import os
 
-from queue_base.accounts import Owner, become_reader, queue_owner
-from queue_base.errors import CONFIG, HOME_TROUBLE, QUEUE_TROUBLE, Failure, Permanent, QueueTrouble
+from queue_base.accounts import become_reader, queue_owner
+from queue_base.errors import CONFIG, HOME_TROUBLE, QUEUE_TROUBLE, Failure, QueueTrouble
 from queue_base.home import Home, trusted_variable
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter, Writer
@@ -48,30 +48,16 @@ def open_writer(home: Home, filters: bool = False) -> Writer:
 
         return IntakeWriter(home, DropWriter(home) if home.is_chosen else _spread_drops(home))
     if not home.is_chosen:
-        return _spread(home, owner, uid)
+        # Imported here because most homes have one queue.
+        from queue_base.queue.spreading import open_spread
+
+        return open_spread(home, owner, uid)
     try:
         layout = open_layout(home.queue)
     except Failure as failure:
         # The number of directories is part of the queue's configuration.
         raise QueueTrouble(CONFIG, str(failure)) from failure
     return QueueWriter(home, layout, uid)
-
-
-def _spread(home: Home, owner: Owner, uid: int) -> Writer:
-    """Return a writer to all queues of a home that has several."""
-    # Imported here because most homes have one queue.
-    from queue_base.queue.spreading import SpreadWriter
-
-    def opener(one: Home) -> "Callable[[], Writer]":
-        def open_one() -> Writer:
-            if queue_owner(one).uid != owner.uid:
-                raise Permanent(f"unable to use {one.queue}: its owner is not that of {home.run}")
-            return QueueWriter(one, open_layout(one.queue), uid)
-
-        return open_one
-
-    homes = home.each()
-    return SpreadWriter(homes, [opener(one) for one in homes])
 
 
 def _spread_drops(home: Home) -> Writer:

@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from queue_base.errors import QUEUE_TROUBLE, REFUSED, Failure, QueueTrouble
+from queue_base.accounts import Owner, queue_owner
+from queue_base.errors import QUEUE_TROUBLE, REFUSED, Failure, Permanent, QueueTrouble
 from queue_base.home import Home
 from queue_base.queue.inflow import LATER, InflowControl
-from queue_base.queue.writer import Draft, Writer
+from queue_base.queue.layout import open_layout
+from queue_base.queue.writer import Draft, QueueWriter, Writer
 from queue_wire.ids import pack_queue_id
 
 # Bytes free, besides what control/queueminfree keeps, from which on a disk is as good as any larger one.
@@ -101,17 +103,18 @@ class SpreadDraft(Draft):
     What it has so far is kept while it is small: if its queue fails, another one begins it anew.
     """
 
-    __slots__ = ("_ended", "_kept", "_removed", "_size", "_tried", "_writer", "inner", "place")
+    __slots__ = ("_ended", "_kept", "_removed", "_size", "_tried", "_uid", "_writer", "inner", "place")
 
-    def __init__(self, writer: "SpreadWriter") -> None:
+    def __init__(self, writer: "SpreadWriter", uid: int | None) -> None:
         super().__init__(writer.inflow, "a file in one of the queues", -1, b"")
         self._writer = writer
+        self._uid = uid
         self._kept: list[bytes] | None = []
         self._size = 0
         self._ended: tuple[bytes, list[bytes]] | None = None
         self._removed = False
         self._tried: set[int] = set()
-        self.place, self.inner = writer.begin_inner(self._tried)
+        self.place, self.inner = writer.begin_inner(self._tried, uid)
 
     @property
     def long_id(self) -> str:
@@ -152,7 +155,7 @@ class SpreadDraft(Draft):
             self._writer.avoid(self.place)
             self._tried.add(self.place)
             try:
-                self.place, self.inner = self._writer.begin_inner(self._tried)
+                self.place, self.inner = self._writer.begin_inner(self._tried, self._uid)
             except QueueTrouble:
                 raise failure from None
             self._removed = False
@@ -208,6 +211,21 @@ class _TargetQueue:
         return self._writer
 
 
+def open_spread(home: Home, owner: Owner, uid: int) -> "SpreadWriter":
+    """Return a writer to all queues of a home that belong to `owner`; `uid` is that of QueueWriter."""
+
+    def opener(one: Home) -> Callable[[], Writer]:
+        def open_one() -> Writer:
+            if queue_owner(one).uid != owner.uid:
+                raise Permanent(f"unable to use {one.queue}: its owner is not that of {home.run}")
+            return QueueWriter(one, open_layout(one.queue), uid)
+
+        return open_one
+
+    homes = [home.choose(name) for name in home.queues]
+    return SpreadWriter(homes, [opener(one) for one in homes])
+
+
 class SpreadWriter(Writer):
     """Writes to the queues of a home: `open_writers` are functions that open the writer of each.
 
@@ -225,17 +243,19 @@ class SpreadWriter(Writer):
         self.inflow = SpreadInflow([place.inflow for place in self._places])
         self.queues = len(self._places)
 
-    def begin(self) -> SpreadDraft:
-        return SpreadDraft(self)
+    def begin(self, uid: int | None = None) -> SpreadDraft:
+        """Return a new, empty draft; `uid` replaces that of the writers."""
+        return SpreadDraft(self, uid)
 
-    def begin_inner(self, tried: set[int]) -> tuple[int, Draft]:
+    def begin_inner(self, tried: set[int], uid: int | None) -> tuple[int, Draft]:
         """Return a queue, none of those that were tried, and a draft in it. Raises QueueTrouble if there is none."""
         self._turn += 1
         failure: QueueTrouble | None = None
         for place in self._order():
             if place not in tried:
                 try:
-                    draft = self._places[place].writer().begin()
+                    writer = self._places[place].writer()
+                    draft = writer.begin(uid) if isinstance(writer, QueueWriter) else writer.begin()
                     self._waiting[place] += 1
                     return place, draft
                 except QueueTrouble as error:

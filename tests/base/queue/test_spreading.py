@@ -3,7 +3,6 @@
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,12 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_base.accounts import queue_owner
 from queue_base.errors import QueueTrouble
 from queue_base.home import Home
 from queue_base.queue.inflow import refuse_mark, slow_mark
-from queue_base.queue.layout import open_layout
-from queue_base.queue.spreading import KEPT_MOST, PLENTY, QueueFacts, SpreadDraft, SpreadWriter, order_queues
-from queue_base.queue.writer import QueueWriter, Writer
+from queue_base.queue.spreading import (
+    KEPT_MOST,
+    PLENTY,
+    QueueFacts,
+    SpreadDraft,
+    SpreadWriter,
+    open_spread,
+    order_queues,
+)
 from support.queues.home import make_several
 
 facts = st.builds(
@@ -59,13 +65,6 @@ def test_a_disk_that_fills_up_gets_less_than_an_empty_one() -> None:
     assert 5 <= taken[0] <= 15
 
 
-def open_spread(home: Home) -> SpreadWriter:
-    def opener(one: Home) -> Callable[[], Writer]:
-        return lambda: QueueWriter(one, open_layout(one.queue), os.getuid())
-
-    return SpreadWriter(home.each(), [opener(one) for one in home.each()])
-
-
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return make_several(tmp_path / "home", "a", "b")
@@ -86,14 +85,14 @@ def put(writer: SpreadWriter, data: bytes = b"hello\n") -> None:
 
 
 def test_messages_are_spread_evenly_over_queues_with_plenty_of_room(home: Home) -> None:
-    writer = open_spread(home)
+    writer = open_spread(home, queue_owner(home), os.getuid())
     for _ in range(10):
         put(writer)
     assert queued(home) == {"a": 5, "b": 5}
 
 
 def test_a_group_is_committed_in_all_queues_and_its_ids_name_them(home: Home) -> None:
-    writer = open_spread(home)
+    writer = open_spread(home, queue_owner(home), os.getuid())
     drafts = [writer.begin() for _ in range(6)]
     for draft in drafts:
         draft.write(b"hello\n")
@@ -109,7 +108,7 @@ def test_a_group_is_committed_in_all_queues_and_its_ids_name_them(home: Home) ->
 
 def test_a_queue_whose_disk_is_not_there_gets_nothing(home: Home) -> None:
     os.rename(home.queues["a"], home.queues["a"] + ".out")
-    writer = open_spread(home)
+    writer = open_spread(home, queue_owner(home), os.getuid())
     for _ in range(4):
         put(writer)
     os.rename(home.queues["a"] + ".out", home.queues["a"])
@@ -119,7 +118,7 @@ def test_a_queue_whose_disk_is_not_there_gets_nothing(home: Home) -> None:
 def test_what_queue_todo_asks_of_one_queue_sends_mail_to_the_other(home: Home) -> None:
     first = home.choose("a")
     slow_mark(first).set("slow")
-    writer = open_spread(home)
+    writer = open_spread(home, queue_owner(home), os.getuid())
     for _ in range(4):
         put(writer)
     assert queued(home) == {"a": 0, "b": 4}
@@ -155,7 +154,7 @@ def test_a_message_that_one_queue_cannot_take_is_queued_once_in_the_other(
     home: Home, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
     fail_in(monkeypatch, call, home.queues["a"] + "/", code)
-    writer = open_spread(home)
+    writer = open_spread(home, queue_owner(home), os.getuid())
     drafts = finished(writer, 4)
     writer.commit(drafts)
     assert all(draft.queued for draft in drafts)
@@ -164,7 +163,7 @@ def test_a_message_that_one_queue_cannot_take_is_queued_once_in_the_other(
 
 def test_a_message_whose_name_in_todo_may_be_there_is_not_moved(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_in(monkeypatch, "fsync", home.queues["a"] + "/todo", errno.EIO)
-    writer = open_spread(home)
+    writer = open_spread(home, queue_owner(home), os.getuid())
     drafts = finished(writer, 2)
     with pytest.raises(QueueTrouble, match="input/output error"):
         writer.commit(drafts)
@@ -174,7 +173,7 @@ def test_a_message_whose_name_in_todo_may_be_there_is_not_moved(home: Home, monk
 
 
 def test_a_large_message_is_refused_for_now_when_its_queue_fails(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = open_spread(home)
+    writer = open_spread(home, queue_owner(home), os.getuid())
     draft = writer.begin()
     for _ in range(KEPT_MOST // 65536 + 1):
         draft.write(b"x" * 65536)
