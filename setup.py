@@ -25,7 +25,8 @@ COMPILED = """
     queue_remote/smtp
     queue_send queue_send/delivery queue_send/messages queue_send/scheduler
     queue_smtp
-    queue_smtpd/sessions/client_facts.py queue_smtpd/intake_links.py queue_smtpd/sessions/received_line.py
+    queue_smtpd/sessions/client_facts.py queue_smtpd/sessions/forged_results.py
+    queue_smtpd/intake_links.py queue_smtpd/sessions/received_line.py
     queue_smtpd/sessions/relay_rules.py queue_smtpd/server_counters.py queue_smtpd/sessions/session.py
     queue_smtpd/sessions/session_log.py queue_smtpd/sessions/session_policy.py queue_smtpd/smtp_connection.py
     queue_smtpd/strangers/client_limits.py queue_smtpd/strangers/connection_counts.py

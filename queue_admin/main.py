@@ -20,6 +20,7 @@ from queue_admin.commands.messages import list as list_command
 from queue_admin.commands.messages import log as log_command
 from queue_admin.commands.messages import maildrop as maildrop_command
 from queue_admin.commands.messages import mailq as mailq_command
+from queue_admin.commands.messages import postman as postman_command
 from queue_admin.commands.messages import show as show_command
 from queue_admin.commands.state import destinations as destinations_command
 from queue_admin.commands.state import metrics as metrics_command
@@ -48,6 +49,7 @@ COMMANDS = (
     metrics_command,
     show_command,
     maildrop_command,
+    postman_command,
     mailq_command,
     log_command,
     destinations_command,

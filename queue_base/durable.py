@@ -20,9 +20,11 @@ import stat
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from queue import SimpleQueue
     from typing import Any, TypeVar
 
     Item = TypeVar("Item")
+    Jobs = SimpleQueue[tuple[Callable[[], None], SimpleQueue[None]]]
 
 # From this number of files on, writing of all files is started before the first fsync. One message has two files.
 START_EARLY = 3
@@ -38,6 +40,13 @@ HELD_MOST = 512
 HELD_PART = 4
 
 _WAITS = False  # Whether an fsync of a group has waited.
+# File systems that have no disk: fsync does nothing.
+_IN_MEMORY = frozenset(("tmpfs", "ramfs"))
+_MOUNTS = "/proc/self/mountinfo"
+_KNOWN: "dict[int, bool]" = {}  # By st_dev, whether the file system is one of these.
+# What gives work to each thread that has none, and the process that has these threads.
+_HELPERS: "list[Jobs]" = []
+_HELPERS_OF = 0
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # Does not block if the path has been replaced by a FIFO.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -47,6 +56,7 @@ _SHORT = frozenset((errno.EMFILE, errno.ENFILE))
 # may not report again.
 _NO_RANGE = frozenset((errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.ESPIPE, errno.EPERM))
 _SYNC_FILE_RANGE_WRITE = 2
+_START: "Any" = None  # sync_file_range of the C library, once it was used.
 # The file system has no unnamed files, or the kernel is older than 3.11 and takes the flag for O_DIRECTORY.
 _NO_NAMELESS = frozenset((errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL))
 
@@ -57,13 +67,21 @@ class Commit:
     `syncs` counts the waits for the disk; one wait may serve many files. A Commit holds descriptors until the sync. If
     it holds too many, or the process can open no more, it syncs the contents of files early; `sync` then reports
     the failure, if any. One thread may make the steps and another one call `sync`, but not at the same time.
+
+    Up to `kept_most` directories stay open between the syncs of a Commit that is used again and again: to open one
+    costs more than a sync that need not wait.
     """
 
-    __slots__ = ("_contents", "_directories", "_failure", "_files", "_held_most", "_lent", "_most", "syncs")
+    __slots__ = (
+        *("_contents", "_directories", "_failure", "_files", "_held_most", "_kept", "_kept_most", "_lent", "_most"),
+        "syncs",
+    )
 
-    def __init__(self, held_most: int = HELD_MOST) -> None:
+    def __init__(self, held_most: int = HELD_MOST, kept_most: int = 0) -> None:
         """`held_most`: so many descriptors may be held, as far as the process's limit allows."""
         self._held_most = held_most
+        self._kept_most = kept_most
+        self._kept: dict[str, int] = {}
         # Files by the descriptor that wrote them.
         self._files: dict[int, str] = {}
         # Files that were changed before they were opened here.
@@ -174,10 +192,11 @@ class Commit:
     def forget(self) -> None:
         """Forget all steps and an earlier failure: the caller has given up its steps."""
         self._close()
+        self._drop_kept()
         self._failure = None
 
     def _open(self, path: str, flags: int, mode: int = 0) -> int:
-        for make_room in (self._sync_early, self._close_directories):
+        for make_room in (self._drop_kept, self._sync_early, self._close_directories):
             try:
                 return os.open(path, flags, mode)
             except OSError as error:
@@ -192,6 +211,9 @@ class Commit:
         head, slash, _ = path.rpartition("/")
         directory = head or slash or "."
         if directory in self._directories:
+            return
+        if directory in self._kept:
+            self._directories[directory] = self._kept.pop(directory)
             return
         try:
             self._directories[directory] = self._open(directory, _DIRECTORY)
@@ -255,9 +277,17 @@ class Commit:
         self._directories.update(dict.fromkeys(self._directories, -1))
         _close_all(handles)
 
+    def _drop_kept(self) -> None:
+        kept = list(self._kept.values())
+        self._kept.clear()
+        _close_all(kept)
+
     def _close(self) -> None:
         self._close_files()
-        self._close_directories()
+        if len(self._kept) + len(self._directories) <= self._kept_most and -1 not in self._directories.values():
+            self._kept.update(self._directories)
+        else:
+            self._close_directories()
         self._directories.clear()
         self._lent.clear()
 
@@ -276,7 +306,7 @@ def sync_handles(files: "Sequence[tuple[int, str]]", directories: "Sequence[tupl
 
     The caller must keep the descriptors open until this returns.
     """
-    if len(files) >= START_EARLY:
+    if len(files) >= START_EARLY and not is_in_memory(files[0][0]):
         _start_writing(files)
     work = [*files, *directories]
     if len(work) < PARALLEL or not _waits_for_disk(work):
@@ -292,6 +322,9 @@ def _waits_for_disk(work: list[tuple[int, str]]) -> bool:
     Threads would only delay the syncs of a tmpfs. Once an fsync has waited, it counts as known.
     """
     global _WAITS
+    # In a process with several threads the sample shows waits for the interpreter, too.
+    if not _WAITS and is_in_memory(work[-1][0]):
+        return False
     for _ in range(0 if _WAITS else SAMPLE):
         waits = count_waits()
         _sync_handle(*work.pop())
@@ -299,6 +332,31 @@ def _waits_for_disk(work: list[tuple[int, str]]) -> bool:
             _WAITS = True
             break
     return _WAITS
+
+
+def is_in_memory(place: str | int) -> bool:
+    """Return whether the file system of a path or descriptor has no disk, so that fsync never waits; if in doubt not.
+
+    Raises OSError.
+    """
+    device = os.stat(place).st_dev
+    found = _KNOWN.get(device)
+    if found is None:
+        found = _KNOWN[device] = _has_no_disk(b"%d:%d" % (os.major(device), os.minor(device)))
+    return found
+
+
+def _has_no_disk(number: bytes) -> bool:
+    try:
+        with open(_MOUNTS, "rb") as mounts:
+            for line in mounts:
+                # Optional fields come before the hyphen (proc(5)).
+                before, _, after = line.partition(b" - ")
+                if before.split()[2:3] == [number]:
+                    return after.split(b" ")[0].decode("utf-8", "replace") in _IN_MEMORY
+    except OSError:
+        pass
+    return False
 
 
 def count_waits() -> int:
@@ -319,13 +377,16 @@ def _sync_handle(handle: int, path: str) -> None:
 def _start_writing(files: "Sequence[tuple[int, str]]") -> None:
     """Start writing the contents of files to disk, without waiting. Raises OSError."""
     # Imported here because it costs 5 ms and only groups need it.
+    global _START
     try:
         import ctypes
 
-        start: Any = ctypes.CDLL(None, use_errno=True).sync_file_range
+        if _START is None:
+            _START = ctypes.CDLL(None, use_errno=True).sync_file_range
+            _START.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
     except (ImportError, OSError, AttributeError):
         return
-    start.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    start = _START
     for handle, path in files:
         # A length of 0 means up to the end of the file.
         if start(handle, 0, 0, _SYNC_FILE_RANGE_WRITE) != 0:
@@ -338,12 +399,12 @@ def _start_writing(files: "Sequence[tuple[int, str]]") -> None:
 def run_in_threads(work: "Iterable[Item]", do: "Callable[[Item], None]", count: int) -> None:
     """Call `do` with each item, in this thread and in `count` - 1 others. Raises what the first failed call raised.
 
-    After a failure no further calls begin. Returns when all threads have ended. If no more threads can be started, the
-    existing ones do the work.
+    After a failure no further calls begin. Returns when all threads have ended their part; they then wait for the next
+    call, because to start one costs as much as some syncs. If no more can be started, the existing ones do the work.
     """
     # Imported here because only groups need them.
-    import threading
     from collections import deque
+    from queue import SimpleQueue
 
     left = deque(work)
     failures: list[BaseException] = []
@@ -360,22 +421,56 @@ def run_in_threads(work: "Iterable[Item]", do: "Callable[[Item], None]", count: 
                 failures.append(error)
                 left.clear()
 
-    threads: list[threading.Thread] = []
+    ended: SimpleQueue[None] = SimpleQueue()
+    helpers = 0
     try:
         for _ in range(count - 1):
-            thread = threading.Thread(target=run, name="disk", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
+            jobs = _take_helper()
+            if jobs is None:
                 break
-            threads.append(thread)
+            helpers += 1
+            jobs.put((run, ended))
         run()
     finally:
         left.clear()
-        for thread in threads:
-            thread.join()
+        for _ in range(helpers):
+            ended.get()
     if failures:
         raise failures[0]
+
+
+def _take_helper() -> "Jobs | None":
+    """Return what gives work to a thread that has none, None if no thread can be started."""
+    import threading
+    from queue import SimpleQueue
+
+    global _HELPERS_OF
+    if os.getpid() != _HELPERS_OF:
+        # After a fork the threads are gone.
+        _HELPERS.clear()
+        _HELPERS_OF = os.getpid()
+    try:
+        return _HELPERS.pop()
+    except IndexError:
+        pass
+    jobs: Jobs = SimpleQueue()
+    try:
+        threading.Thread(target=_help, args=(jobs,), name="disk", daemon=True).start()
+    except RuntimeError:
+        return None
+    return jobs
+
+
+def _help(jobs: "Jobs") -> None:
+    """Do what comes, in a thread."""
+    while True:
+        run, ended = jobs.get()
+        run()
+        _HELPERS.append(jobs)
+        # What it refers to may be large, and the next work may come much later.
+        del run
+        ended.put(None)
+        del ended
 
 
 def write_all(handle: int, data: bytes) -> None:

@@ -30,6 +30,45 @@ TODO_TROUBLE = 66
 REFUSED = 71
 BUG = 81
 BAD_ENVELOPE = 91
+NO_PROGRAM = 120
+# An older qmail's code for an address that is too long.
+_OLD_TOO_LONG = 115
+# netqmail's texts for these codes (qmail.c); what has none of its own is a permanent or a temporary problem.
+_TEXTS = {
+    TOO_LONG: "envelope address too long for qq (#5.1.3)",
+    31: "mail server permanently rejected message (#5.3.0)",
+    NO_MEMORY: "qq out of memory (#4.3.0)",
+    TIMEOUT: "qq timeout (#4.3.0)",
+    WRITE: "qq write error or disk full (#4.3.0)",
+    READ: "qq read error (#4.3.0)",
+    CONFIG: "qq unable to read configuration (#4.3.0)",
+    56: "qq trouble making network connection (#4.3.0)",
+    HOME_TROUBLE: "qq trouble in home directory (#4.3.0)",
+    **dict.fromkeys(range(QUEUE_TROUBLE, TODO_TROUBLE + 1), "qq trouble creating files in queue (#4.3.0)"),
+    REFUSED: "mail server temporarily rejected message (#4.3.0)",
+    72: "connection to mail server timed out (#4.4.1)",
+    73: "connection to mail server rejected (#4.4.1)",
+    74: "communication with mail server failed (#4.4.2)",
+    BUG: "qq internal bug (#4.3.0)",
+    BAD_ENVELOPE: "qq internal bug (#4.3.0)",
+    NO_PROGRAM: "unable to exec qq (#4.3.0)",
+}
+
+
+def known_code(code: int) -> int:
+    """Return an exit code of a program in the place of qmail-queue as today's qmail has it."""
+    return TOO_LONG if code == _OLD_TOO_LONG else code
+
+
+def explain_code(code: int) -> str:
+    """Return qmail's text for an exit code of qmail-queue other than 0."""
+    other = "qq permanent problem (#5.3.0)" if is_permanent(code) else "qq temporary problem (#4.3.0)"
+    return _TEXTS.get(code, other)
+
+
+def is_permanent(code: int) -> bool:
+    """Return whether an exit code of qmail-queue says that the message never can be queued."""
+    return 11 <= code <= 40
 
 
 class Failure(Exception):

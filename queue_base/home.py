@@ -138,6 +138,14 @@ def trusted_variable(name: str) -> str | None:
     return os.environ.get(name) or None
 
 
+def enqueue_program() -> tuple[str, str] | None:
+    """Return the variable that names a program in the place of queue-enqueue, and the program; None if none does."""
+    for variable in ("QUEUE_ENQUEUE", "QMAILQUEUE"):
+        if program := trusted_variable(variable):
+            return variable, program
+    return None
+
+
 def find_home(option: str | None = None) -> Home:
     """Return the home that `--home`, QUEUE_HOME or the default names, as an absolute path. Raises Usage.
 

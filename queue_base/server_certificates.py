@@ -9,7 +9,7 @@ import hashlib
 import os
 import ssl
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from queue_base.control import read_parsed
@@ -42,7 +42,11 @@ PemReader = Callable[[], list[PemFiles]]
 
 def read_pem_files(home: Home) -> list[PemFiles]:
     """Return the files of each line of control/smtpdcert; none without it. Raises Temporary, naming that."""
-    lines = read_parsed(home, "smtpdcert", unpack_certificate_lines) or {}
+    return read_named_files(home, read_parsed(home, "smtpdcert", unpack_certificate_lines) or {})
+
+
+def read_named_files(home: Home, lines: Mapping[bytes, Sequence[bytes]]) -> list[PemFiles]:
+    """Return the files of lines of control/smtpdcert."""
     return [_read_files(key, [os.path.join(home.control, os.fsdecode(path)) for path in paths])
             for key, paths in lines.items()]  # fmt: skip
 
@@ -150,5 +154,7 @@ def _no_password() -> str:
 
 def _describe(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
-        return error.reason.lower().replace("_", " ") if error.reason else "it is not PEM, or is damaged"
+        # Python has None for it where OpenSSL gives no reason.
+        text: str | None = getattr(error, "reason", None)
+        return text.lower().replace("_", " ") if text else "it is not PEM, or is damaged"
     return reason(error)

@@ -21,7 +21,18 @@ import subprocess
 import termios
 
 from queue_base.daemon.signals import keep_children
-from queue_base.errors import CONFIG, READ, REFUSED, TIMEOUT, QueueTrouble, reason
+from queue_base.errors import (
+    BUG,
+    CONFIG,
+    NO_PROGRAM,
+    READ,
+    REFUSED,
+    TIMEOUT,
+    QueueTrouble,
+    explain_code,
+    known_code,
+    reason,
+)
 from queue_base.home import Home
 from queue_base.queue.inflow import InflowControl
 from queue_base.queue.writer import Draft, Writer
@@ -32,36 +43,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NO_PROGRAM = 120
-CRASHED = 81
-# An older qmail's code for an address that is too long.
-_OLD_TOO_LONG = 115
-_TEXTS = {
-    11: "envelope address too long for qq (#5.1.3)",
-    31: "mail server permanently rejected message (#5.3.0)",
-    51: "qq out of memory (#4.3.0)",
-    52: "qq timeout (#4.3.0)",
-    53: "qq write error or disk full (#4.3.0)",
-    54: "qq read error (#4.3.0)",
-    55: "qq unable to read configuration (#4.3.0)",
-    56: "qq trouble making network connection (#4.3.0)",
-    61: "qq trouble in home directory (#4.3.0)",
-    **dict.fromkeys(range(62, 67), "qq trouble creating files in queue (#4.3.0)"),
-    71: "mail server temporarily rejected message (#4.3.0)",
-    72: "connection to mail server timed out (#4.4.1)",
-    73: "connection to mail server rejected (#4.4.1)",
-    74: "communication with mail server failed (#4.4.2)",
-    81: "qq internal bug (#4.3.0)",
-    91: "qq internal bug (#4.3.0)",
-    120: "unable to exec qq (#4.3.0)",
-}
 _PIECE = 65536
-
-
-def explain_code(code: int) -> str:
-    """Return qmail's text for an exit code of qmail-queue other than 0."""
-    other = "qq permanent problem (#5.3.0)" if 11 <= code <= 40 else "qq temporary problem (#4.3.0)"
-    return _TEXTS.get(code, other)
 
 
 class FilterDraft(Draft):
@@ -169,9 +151,9 @@ class FilterDraft(Draft):
             pass
         code = self._process.wait()
         if code < 0:
-            raise _failure(self.path, CRASHED, f"it was killed by signal {-code}")
+            raise _failure(self.path, BUG, f"it was killed by signal {-code}")
         if code:
-            known = 11 if code == _OLD_TOO_LONG else code
+            known = known_code(code)
             raise _failure(self.path, known, f"it exited {code}: {explain_code(known)}")
         left = sum(map(_count_unread, self._unread))
         if left:

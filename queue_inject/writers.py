@@ -8,15 +8,13 @@ import os
 
 from queue_base.accounts import become_reader, queue_owner
 from queue_base.errors import CONFIG, HOME_TROUBLE, QUEUE_TROUBLE, Failure, QueueTrouble
-from queue_base.home import Home, trusted_variable
+from queue_base.home import Home, enqueue_program
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter, Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-FILTERS = ("QUEUE_ENQUEUE", "QMAILQUEUE")
 
 
 def open_writer(home: Home, filters: bool = False) -> Writer:
@@ -26,12 +24,12 @@ def open_writer(home: Home, filters: bool = False) -> Writer:
     environment names gets the message instead. queue-enqueue never asks for that, since such programs run it to queue
     the message.
     """
-    for variable in FILTERS if filters else ():
-        if program := trusted_variable(variable):
-            # Imported here because it takes half as long as everything else together.
-            from queue_inject.filter import FilterWriter
+    named = enqueue_program() if filters else None
+    if named is not None:
+        # Imported here because it takes half as long as everything else together.
+        from queue_inject.filter import FilterWriter
 
-            return FilterWriter(home, variable, program)
+        return FilterWriter(home, *named)
     uid, effective = os.getuid(), os.geteuid()
     if not os.path.isdir(home.path):
         raise QueueTrouble(HOME_TROUBLE, f"unable to use {home.path}: it is not there; queuectl init makes a home")

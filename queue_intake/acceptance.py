@@ -114,7 +114,7 @@ class Acceptance:
         if (refusal := self.promise(promise, size)) is not None:
             return refusal
         try:
-            draft = self.writer.begin(uid)
+            draft = self.writer.begin(uid, checked=True)
         except QueueTrouble as error:
             self.promised -= promise
             self.failed = str(error)

@@ -19,7 +19,7 @@ from queue_intake.entrance import Entrance
 from queue_intake.package_reader import Begin, Data, Package, PackageFacts, PackageReader, Protocol
 from queue_intake.sharing import Holding, Holdings
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.qmtp import ACCEPTED, PERMANENT, TEMPORARY
+from queue_wire.pipes.qmtp import ACCEPTED, NUMBER_PLACE, PERMANENT, TEMPORARY
 
 CHUNK = 65536
 # Packages of one connection that are not answered, refused ones too.
@@ -76,10 +76,12 @@ class _Incoming:
 
     gathered: bytes that are not written yet. promised: the bytes that the acceptance has promised for it and that are
     not written yet. unsynced: the bytes that were written since its last PartSync, `part`. hold, copy: causes.
+    unnumbered: the place of its number has not come yet.
     """
 
     __slots__ = (
         "acceptance", "begun", "copy", "draft", "gathered", "hold", "in_pieces", "part", "promised", "refusal", "size",
+        "unnumbered",
         "unsynced", "written",
     )  # fmt: skip
 
@@ -94,6 +96,7 @@ class _Incoming:
         self.part: PartSync | None = None
         self.refusal: Refusal | None = None
         self.hold = self.copy = b""
+        self.unnumbered = False
 
 
 class ClientConnection:
@@ -131,6 +134,7 @@ class ClientConnection:
         self._counted = 0  # The bytes of `memory` that are for what this connection reads.
         self._incoming: _Incoming | None = None
         self._facts: PackageFacts | None = None
+        self._numbers = False  # Its messages have places for their numbers.
         self._admitted = False
         self._in_hand = 0
         self._parts: list[PartSync] = []
@@ -198,7 +202,9 @@ class ClientConnection:
 
     def _take_facts(self, facts: PackageFacts) -> None:
         """Take facts about the package that comes next, or about the one that is being read. Raises FormatError."""
-        if self._incoming is not None:
+        if facts.numbers:
+            self._numbers = True
+        elif self._incoming is not None:
             self._note_causes(self._incoming, facts)
         elif self._facts is not None:
             raise FormatError("facts about facts")
@@ -257,6 +263,7 @@ class ClientConnection:
         # What is refused holds nothing, so only now it counts.
         self._holdings.begin_message(self._holding, incoming.size)
         incoming.draft, incoming.acceptance, incoming.promised = *found, promise
+        incoming.unnumbered = self._numbers
         if self.client.received is not None:
             self._write(self.client.received())
 
@@ -271,6 +278,10 @@ class ClientConnection:
             if (refusal := self._entrance.refuse_size(incoming.size)) is not None:
                 self._refuse(incoming, refusal)
                 return
+        if incoming.unnumbered and (place := data.find(NUMBER_PLACE)) >= 0:
+            incoming.unnumbered = False
+            # In a queue that was copied it may get another one at its end.
+            data = b"%b%d%b" % (data[:place], incoming.draft.number, data[place + 1 :])
         self._write(data)
 
     def _write(self, data: bytes) -> None:

@@ -1,14 +1,15 @@
 """Messages that were received whole, and their commit: all that wait when it begins share it.
 
-`commit` and `sync_contents` wait for the disk, so threads run them. They touch nothing but the drafts of their messages
-and the writer, and leave what became of each message in it.
+Names and envelopes are made by the loop, as the files of messages are. What waits for the disk, `CommitGroup.sync` and
+`LargeMessage.run`, is run by threads, which do little else: two threads that work at the same time take turns with the
+interpreter at each system call, which costs more than the call.
 """
 
 import os
 import time
 
 from queue_base.errors import QueueTrouble, reason
-from queue_base.queue.writer import QueueDraft, QueueWriter
+from queue_base.queue.writer import GroupCommit, QueueDraft, QueueWriter
 from queue_intake.acceptance import Acceptance, Refusal, refusal_of
 from queue_intake.answers import Place
 from queue_intake.package_reader import Package
@@ -20,6 +21,8 @@ GROUP = 250
 # The contents of a message over LARGE are synced in a thread of their own before its commit, so that the commit, which
 # others share, does not wait for them.
 LARGE = 1 << 20
+# A thread also packs an envelope over this size.
+LARGE_ENVELOPE = 1 << 18
 # Bytes of a message that is being received after which what has come is synced, as queue-pickup does: the last sync is
 # short, and those of other clients have their turns in between.
 SYNC_BYTES = 4 << 20
@@ -66,10 +69,8 @@ class PartSync:
 class ReceivedMessage:
     """A message that was received whole. `client` and `size` are as its client's Holding counts it.
 
-    acceptance: that of the queue which it is to be put into.
-
-    refusal: why it is not in the queue; None while it is not decided, and when it is in the queue. part: the last sync
-    while it was received.
+    acceptance: that of the queue which it is to be put into. refusal: why it is not in the queue; None while it is not
+    decided, and when it is in the queue. part: the last sync while it was received.
     """
 
     __slots__ = ("acceptance", "client", "draft", "package", "part", "place", "refusal", "sender", "size")
@@ -101,53 +102,103 @@ class ReceivedMessage:
         self.draft.discard()
 
 
-def sync_contents(message: ReceivedMessage) -> None:
-    """Sync the contents of a large message, after its PartSync. If that fails it is refused."""
+def is_large(message: ReceivedMessage) -> bool:
+    """Return whether a thread is to prepare a message, which would take too much of a turn, or of a sync."""
+    return message.size > LARGE or message.package.memory > LARGE_ENVELOPE
+
+
+def prepare_large(message: ReceivedMessage) -> None:
+    """Sync the contents of a large message, after its PartSync, and pack its envelope. If that fails it is refused."""
     try:
         if message.part is not None and message.part.refusal is not None:
             message.give_up(message.part.refusal)
         else:
+            message.draft.pack(message.sender, message.package.recipients)
             message.draft.sync()
     except QueueTrouble as error:
         # The descriptor reports a failed write once, so the commit's fsync would not see it.
         message.give_up(refusal_of(error))
+    except FormatError as error:
+        message.give_up(Refusal(PERMANENT, str(error)))
 
 
-def commit(writer: QueueWriter, messages: list[ReceivedMessage]) -> str:
-    """Put messages into the queue, with one commit; return what went wrong, or an empty text."""
-    drafts: list[QueueDraft] = []
-    trouble = ""
-    for message in messages:
+class CommitGroup:
+    """A commit in steps: `add` messages, then `go_on` and `sync` in turns until `go_on` returns False.
+
+    `sync` waits for the disk, so a thread may run it. What became of each message is left in it, and `trouble` is what
+    went wrong, or an empty text. Nothing here raises, except for lack of memory: for that of `sync`, call `fail`.
+    """
+
+    __slots__ = ("_commit", "_failure", "_writer", "messages", "trouble")
+
+    def __init__(self, writer: QueueWriter) -> None:
+        self.messages: list[ReceivedMessage] = []
+        self.trouble = ""
+        self._writer = writer
+        self._commit: GroupCommit | None = None
+        self._failure: QueueTrouble | OSError | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether `go_on` was called, so that no message can be added any more."""
+        return self._commit is not None
+
+    def add(self, message: ReceivedMessage) -> None:
+        """Add a message: its name and its envelope are made."""
+        self.messages.append(message)
         if message.refusal is not None:
-            trouble = message.refusal.text
-            continue
+            self.trouble = message.refusal.text
+            return
         try:
             message.draft.finish(message.sender, message.package.recipients)
-            drafts.append(message.draft)
         except QueueTrouble as error:
-            trouble = str(error)
+            self.trouble = str(error)
             message.give_up(refusal_of(error))
         except FormatError as error:
             message.give_up(Refusal(PERMANENT, str(error)))
         except OSError as error:
             refusal = _failed(error)
-            trouble = refusal.text
+            self.trouble = refusal.text
             message.give_up(refusal)
-    lost = Refusal(TEMPORARY, "the message is not in the queue; try again later (#4.3.0)")
-    try:
-        if drafts:
-            writer.commit(drafts)
-        else:
-            writer.forget()
-    except QueueTrouble as error:
-        trouble, lost = str(error), refusal_of(error)
-    except OSError as error:
-        lost = _failed(error)
-        trouble = lost.text
-    for message in messages:
-        if message.refusal is None and not message.draft.queued:
-            message.refusal = lost
-    return trouble
+
+    def go_on(self) -> bool:
+        """Do what comes next; return whether `sync` must follow."""
+        if self._commit is None:
+            drafts = [each.draft for each in self.messages if each.refusal is None]
+            self._commit = self._writer.group(drafts)
+            if not drafts:
+                self._writer.forget()
+                return False
+        try:
+            if self._failure is not None:
+                raise self._failure
+            return self._commit.go_on()
+        except QueueTrouble as error:
+            self._give_up(str(error), refusal_of(error))
+        except OSError as error:
+            refusal = _failed(error)
+            self._give_up(refusal.text, refusal)
+        return False
+
+    def sync(self) -> None:
+        """Wait for the disk; a failure shows in `go_on`."""
+        assert self._commit is not None
+        try:
+            self._commit.sync()
+        except (QueueTrouble, OSError) as error:
+            self._failure = error
+
+    def fail(self, error: OSError) -> None:
+        """Have the next `go_on` refuse what is not in the queue."""
+        self._failure = error
+
+    def _give_up(self, trouble: str, refusal: Refusal) -> None:
+        self.trouble = trouble
+        assert self._commit is not None
+        self._commit.give_up()
+        for message in self.messages:
+            if message.refusal is None and not message.draft.queued:
+                message.refusal = refusal
 
 
 def copy_trouble(messages: list[ReceivedMessage]) -> str:

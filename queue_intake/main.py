@@ -1,8 +1,9 @@
 """queue-intake: takes messages by QMTP and QMQP, for queue-smtpd, local programs and null clients.
 
 Descriptor 0 is a pipe from queue-send: H rereads the control files, and its end ends queue-intake. Descriptor 1 takes
-log lines for queue-send to print. One thread serves all connections and never waits; a second one commits. All messages
-that are complete when a commit begins share it, whichever connections they came over, and are answered K after it.
+log lines for queue-send to print. One thread serves all connections and never waits for a sync; others do.
+All messages that are complete when a commit begins share it, whichever connections they came over, and are answered K
+after it.
 
 Where a home has several queues, queue-intake is a service of its own, which spreads messages over them (entrance).
 Descriptor 1 is its log then, and HUP rereads the control files. Each queue has a thread that commits, so that a slow
@@ -31,19 +32,19 @@ from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.daemon.signals import Signals, ignore
 from queue_base.errors import Failure, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_daemon_home
-from queue_base.queue.layout import open_layout
+from queue_base.queue.layout import open_layout, queue_in_memory
 from queue_base.queue.writer import QueueWriter
 from queue_intake.acceptance import Acceptance, Refusal
 from queue_intake.client_connection import ClientConnection, IntakeClient, Memory
 from queue_intake.commit_group import (
     GROUP,
-    LARGE,
+    CommitGroup,
     PartSync,
     ReceivedMessage,
     accepted_text,
-    commit,
     copy_trouble,
-    sync_contents,
+    is_large,
+    prepare_large,
 )
 from queue_intake.entrance import Door, Entrance
 from queue_intake.listener import NotAllowed, TcpListener, UnixListener
@@ -60,11 +61,13 @@ Takes messages by QMTP and QMQP, and puts them into the queue. It is started by 
 """
 DESCRIPTORS = 8192  # What it asks for, within the limit of its process.
 EVENTS = 2048  # Descriptors of one poll: those of all clients, so that they can have turns.
-TURN = 0.010  # Seconds of a turn for connections; the others have their turn next.
+TURN = 0.008  # Seconds of a turn for connections; the others have their turn next.
+COMMITTING = 0.004  # Seconds of a turn for the names and envelopes of messages.
 ACCEPTING = 0.005  # Seconds of a turn for new connections: users may open and close them all the time.
 PAUSE = 1.0  # Seconds without new connections when no descriptors are left for them.
 CHECK = 1.0  # Seconds between looks for silent clients.
 CLOSING = 30.0  # Seconds for the last commits and answers. A disk that hangs must not prevent the exit.
+KEPT = 256  # Directories of the queue that stay open.
 LOG_MAX = 1 << 20  # Bytes of log lines that queue-send has not read; others are dropped.
 
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
@@ -105,37 +108,8 @@ class LogPipe:
             self.lost = True
 
 
-class CommitGroup:
-    """Messages that share a commit, each with its connection.
-
-    begun: when (monotonic). trouble: what went wrong with the disk.
-    """
-
-    def __init__(self, members: list[tuple[ClientConnection, ReceivedMessage]], begun: float) -> None:
-        self.members = members
-        self.begun = begun
-        self.trouble = ""
-
-    def run(self) -> None:
-        """Commit; a thread calls it."""
-        # One, unless the queue was opened again meanwhile.
-        acceptances = dict.fromkeys(message.acceptance for _, message in self.members)
-        for acceptance in acceptances:
-            messages = [message for _, message in self.members if message.acceptance is acceptance]
-            self.trouble = commit(acceptance.writer, messages) or self.trouble
-
-    def end(self, result: Result) -> None:
-        """Decide what the thread has left undecided, for lack of memory."""
-        if result is None:
-            return
-        self.trouble = reason(result)
-        for _, message in self.members:
-            if message.refusal is None and not message.draft.queued:
-                message.give_up(Refusal(TEMPORARY, f"unable to queue the message: {self.trouble} (#4.3.0)"))
-
-
 class LargeMessage:
-    """A message whose contents are to be synced before its commit."""
+    """A message that a thread prepares before its commit."""
 
     def __init__(self, connection: ClientConnection, message: ReceivedMessage) -> None:
         self.connection = connection
@@ -143,22 +117,33 @@ class LargeMessage:
 
     def run(self) -> None:
         """Sync; a thread calls it."""
-        sync_contents(self.message)
+        prepare_large(self.message)
 
 
 class CommitLane:
     """What waits for the disk of one queue, and the threads that do the work."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, most: int, in_memory: bool, in_thread: bool) -> None:
+        """most: messages of a commit. in_memory: the loop itself syncs: to hand that over to a thread costs much more.
+
+        in_thread: a thread carries out all of a commit.
+        """
         self.door = door
+        self.begun_at = 0.0
         self.commits, self.syncs = DiskThread(), DiskThread()
         self.large: Turns[PartSync | LargeMessage] = Turns()
         self.turns: Turns[tuple[ClientConnection, ReceivedMessage]] = Turns()
+        self._most = most
+        self._in_memory = in_memory
+        self._in_thread = in_thread
+        # The commit that is under way, and the connections of its messages.
+        self._group: CommitGroup | None = None
+        self._members: list[ClientConnection] = []
 
     @property
     def busy(self) -> bool:
         """Whether anything is to be done."""
-        return bool(len(self.turns) or len(self.large) or self.commits.busy or self.syncs.busy)
+        return bool(len(self.turns) or len(self.large) or self.committing or self.syncs.busy)
 
     @property
     def has_results(self) -> bool:
@@ -183,17 +168,82 @@ class CommitLane:
             work.message.give_up(Refusal(TEMPORARY, f"unable to queue the message: {reason(result)} (#4.3.0)"))
         self.turns.add(work.message.client, (work.connection, work.message))
 
-    def begin_commit(self, now: float, done: Callable[[CommitGroup], None]) -> None:
-        """Begin a commit of the messages that wait, if none runs; `done` is called with them at its end."""
-        if not self.commits.busy and len(self.turns):
-            group = CommitGroup(self.turns.take(GROUP), now)
-            self.door.busy_since = now
-            self.commits.submit(group.run, partial(self._committed, group, done))
+    @property
+    def committing(self) -> bool:
+        """Whether a commit is under way."""
+        return self._group is not None
 
-    def _committed(self, group: CommitGroup, done: Callable[[CommitGroup], None], result: Result) -> None:
+    @property
+    def wants_turn(self) -> bool:
+        """Whether `go_on` has something to do now."""
+        return not self.commits.busy and (self.committing or len(self.turns) > 0)
+
+    def go_on(self, now: float) -> tuple[list[ClientConnection], CommitGroup] | None:
+        """Go on with the commit, or begin one of the messages that wait, for a while; a thread waits for the disk.
+
+        Returns the group if its commit has ended, and the connections of its messages.
+        """
+        acceptance = self.door.acceptance
+        if self.commits.busy or acceptance is None:
+            return None
+        group = self._group
+        if group is None:
+            group = self._group = CommitGroup(acceptance.writer)
+            self.begun_at = now
+        if not group.begun:
+            self._fill(group, acceptance)
+            if self._in_thread:
+                self.door.busy_since = now
+                self.commits.submit(partial(_commit_whole, group), partial(self._end_whole, group))
+                return None
+            # Without a disk a larger group saves nothing that is worth a wait.
+            if not self._in_memory and len(self.turns) and len(group.messages) < self._most:
+                return None
+        while not self._in_thread and group.go_on():
+            if not self._in_memory:
+                self.commits.submit(group.sync, partial(self._synced_group, group))
+                return None
+            group.sync()
+        members, self._members, self._group = self._members, [], None
+        return members, group
+
+    def _fill(self, group: CommitGroup, acceptance: Acceptance) -> None:
+        """Add messages that wait to a group, for a while."""
+        until = time.monotonic() + COMMITTING
+        while len(self.turns) and len(group.messages) < self._most:
+            ((connection, message),) = self.turns.take(1)
+            self._members.append(connection)
+            if message.acceptance is not acceptance:
+                message.give_up(Refusal(TEMPORARY, "the queue was opened anew; try again later (#4.3.0)"))
+            if self._in_thread:
+                group.messages.append(message)
+            else:
+                group.add(message)
+            if time.monotonic() >= until and not self._in_thread:
+                break
+
+    def _end_whole(self, group: CommitGroup, result: Result) -> None:
         self.door.busy_since = 0.0
-        group.end(result)
-        done(group)
+        if result is not None:
+            group.fail(result)
+            group.go_on()
+
+    def _synced_group(self, group: CommitGroup, result: Result) -> None:
+        # Lack of memory; the other failures show in the next step.
+        if result is not None:
+            group.fail(result)
+
+
+def _commit_whole(group: CommitGroup) -> None:
+    """Carry out all of a commit; a thread calls it, so that no step of it on a slow disk delays other queues."""
+    messages, group.messages = group.messages, []
+    try:
+        for message in messages:
+            group.add(message)
+    finally:
+        group.messages = messages
+    while group.go_on():
+        group.sync()
 
 
 class Intake:
@@ -209,19 +259,25 @@ class Intake:
         self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         self._log = LogPipe(1, self._alone)
         self._troubles = LimitedLog(self._log.warn, "more failures")
-        self._holdings = Holdings(limits_for(raise_limit(DESCRIPTORS)))
+        descriptors = raise_limit(DESCRIPTORS)
+        self._holdings = Holdings(limits_for(descriptors))
+        # A group that held more of them would be synced early, by the loop.
+        most = max(1, min(GROUP, descriptors // 8))
+        self._pid = os.getpid()
         doors = [Door(one.name, partial(reopen, one, owner, self._log.warn)) for one in home.each()]
+        in_memory = False
         if not self._alone:
-            writer = QueueWriter(home, open_layout(home.queue), os.getuid())
+            layout = open_layout(home.queue)
+            writer = QueueWriter(home, layout, os.getuid(), kept_most=min(KEPT, descriptors // 16))
+            in_memory = queue_in_memory(layout)
             doors[0].acceptance = Acceptance(home, writer, self._log.warn)
         self._entrance = Entrance(doors, self._log.warn, self._log.alert)
-        self._lanes = {door.name: CommitLane(door) for door in doors}
+        self._lanes = {door.name: CommitLane(door, most, in_memory, self._alone) for door in doors}
         self._memory = Memory()
         self._connections: dict[int, ClientConnection] = {}
         self._delayed: set[ClientConnection] = set()
         self._ready: Turns[ClientConnection] = Turns()
         self._events: dict[ClientConnection, int] = {}  # Of those that are ready.
-        self._done: list[CommitGroup] = []
         self._accept_at = self._check_at = 0.0
         self._closing_by: float | None = None
         self._epoll = select.epoll()
@@ -279,12 +335,14 @@ class Intake:
             self._accept(self._listeners[descriptor], now)
         for lane in self._lanes.values():
             lane.run(ready, now)
-        self._end_commits(now)
+            if lane.committing:
+                self._commit(lane, now)
         self._resume(now)
         self._serve_ready(now)
         for lane in self._lanes.values():
             lane.begin_sync()
-            lane.begin_commit(now, self._committed)
+            if not lane.committing and len(lane.turns):
+                self._commit(lane, now)
         if now >= self._check_at:
             self._check_at = now + CHECK
             self._end_late(now)
@@ -294,7 +352,7 @@ class Intake:
 
     def _wait(self, now: float) -> float:
         """Return the seconds to wait at most."""
-        if len(self._ready) or any(lane.has_results for lane in self._lanes.values()):
+        if len(self._ready) or any(lane.has_results or lane.wants_turn for lane in self._lanes.values()):
             return 0.0
         if any(each.yields for each in self._delayed):
             return 0.0
@@ -412,7 +470,7 @@ class Intake:
             self._lanes[part.acceptance.name].large.add(connection.client.name, part)
         for message in complete:
             lane = self._lanes[message.acceptance.name]
-            if message.size > LARGE:
+            if is_large(message):
                 lane.large.add(message.client, LargeMessage(connection, message))
             else:
                 lane.turns.add(message.client, (connection, message))
@@ -446,32 +504,31 @@ class Intake:
             self._epoll.register(connection.descriptor, wanted)
         connection.interest = wanted
 
-    def _committed(self, group: CommitGroup) -> None:
-        self._done.append(group)
-
-    def _end_commits(self, now: float) -> None:
-        """Answer the messages whose commits have ended."""
-        groups, self._done = self._done, []
-        for group in groups:
-            for acceptance in dict.fromkeys(message.acceptance for _, message in group.members):
-                if group.trouble:
-                    self._entrance.fail(acceptance, group.trouble, now)
-                else:
-                    self._entrance.succeed(acceptance, group.begun)
-            if group.trouble:
-                self._troubles.add(f"{group.trouble}; its clients were told to try again later")
-            if uncopied := copy_trouble([message for _, message in group.members]):
-                self._troubles.add(f"no copy for the postmaster was made: {uncopied}; the message is queued without it")
-            touched = set()
-            for connection, message in group.members:
-                text = b"" if message.refusal is not None else accepted_text(message, os.getpid())
-                connection.decide(message, text, now)
-                touched.add(connection)
-            for connection in touched:
-                if not connection.closed:
-                    connection.send(now)
-                    self._settle(connection)
-            self._unblock()
+    def _commit(self, lane: CommitLane, now: float) -> None:
+        """Go on with the commit of a queue, or begin one of the messages that wait; answer those of one that ended."""
+        ended = lane.go_on(now)
+        if ended is None:
+            return
+        members, group = ended
+        acceptance = lane.door.acceptance
+        if acceptance is not None and group.trouble:
+            self._entrance.fail(acceptance, group.trouble, now)
+        elif acceptance is not None:
+            self._entrance.succeed(acceptance, lane.begun_at)
+        if group.trouble:
+            self._troubles.add(f"{group.trouble}; its clients were told to try again later")
+        if uncopied := copy_trouble(group.messages):
+            self._troubles.add(f"no copy for the postmaster was made: {uncopied}; the message is queued without it")
+        touched: dict[ClientConnection, None] = {}
+        for connection, message in zip(members, group.messages, strict=True):
+            text = b"" if message.refusal is not None else accepted_text(message, self._pid)
+            connection.decide(message, text, now)
+            touched[connection] = None
+        for connection in touched:
+            if not connection.closed:
+                connection.send(now)
+                self._settle(connection)
+        self._unblock()
 
     def _unblock(self) -> None:
         """Let connections go on that were blocked, if they may by now."""

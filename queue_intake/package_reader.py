@@ -33,6 +33,9 @@ STEPS = 400
 WHOLE_MOST = 1000
 WHOLE_A_STEP = 5
 _WHOLE = re.compile(rb"(0|[1-9][0-9]{0,3}):")
+# An envelope of up to SHORT bytes that is there whole is read in one step.
+SHORT = 2048
+_AFTER_COMMA = re.compile(rb",(0|[1-9][0-9]{0,3}):")
 
 
 class Protocol(Enum):
@@ -44,12 +47,14 @@ class Protocol(Enum):
 
 class PackageFacts(NamedTuple):
     """What a client says of its next package, or of the one that it sends: the uid of the user whose message it is, and
-    the causes of a hold and of a copy for the postmaster, empty for none.
+    the causes of a hold and of a copy for the postmaster, empty for none. Or `numbers`: its messages have places for
+    their numbers.
     """
 
     uid: int | None
     hold: bytes = b""
     copy: bytes = b""
+    numbers: bool = False
 
 
 class Begin(NamedTuple):
@@ -193,6 +198,8 @@ class PackageReader:
         elif state is _Next.KIND:
             return self._read_kind()
         elif state is _Next.MESSAGE_END:
+            if not self._enclosed and not self._pieces and (package := self._read_envelope()) is not None:
+                return package
             self._read_comma(_Next.PIECE if self._pieces else _Next.SENDER)
         elif state is _Next.SENDER:
             self._is_sender = True
@@ -290,13 +297,13 @@ class PackageReader:
         facts = unpack_facts(self._buffer[self._at + 1 : end])
         self._at = end
         if self._pieces:
-            if facts.pieces or facts.uid is not None:
+            if facts.pieces or facts.uid is not None or facts.numbers:
                 raise FormatError("facts among pieces that must come before them")
             self._read_comma(_Next.PIECE)
         else:
             self._pieces = facts.pieces
             self._read_comma(_Next.PACKAGE)
-        return PackageFacts(facts.uid, facts.hold, facts.copy)
+        return PackageFacts(facts.uid, facts.hold, facts.copy, facts.numbers)
 
     def _read_piece_kind(self) -> None:
         """Look at the first byte of a piece. Raises FormatError."""
@@ -336,6 +343,43 @@ class PackageReader:
         if self._held:
             data = data[:-1]
         return data.replace(b"\r\n", b"\n")
+
+    def _read_envelope(self) -> Package | None:
+        """Read the rest of a package of QMTP, if it is there whole, short and ordinary; else nothing."""
+        buffer, head = self._buffer, _AFTER_COMMA.match
+        if self._over or (found := head(buffer, self._at)) is None:
+            return None
+        begin = found.end()
+        end = begin + int(found[1])
+        if end - begin > ADDRESS_MAX or (found := head(buffer, end)) is None:
+            return None
+        at = found.end()
+        size = int(found[1])
+        last = at + size
+        if size > SHORT or last >= len(buffer) or buffer[last] != 0x2C:
+            return None
+        sender = buffer[begin:end]
+        recipients: list[bytes] = []
+        used = 0
+        while at < last:
+            found = _WHOLE.match(buffer, at)
+            if found is None:
+                return None
+            begin = found.end()
+            end = begin + int(found[1])
+            if end >= last or buffer[end] != 0x2C or end - begin > ADDRESS_MAX:
+                return None
+            recipients.append(buffer[begin:end])
+            used += end - begin
+            at = end + 1
+        count = len(recipients)
+        if buffer.find(b"\0", self._at, last) >= 0 or count > RECIPIENTS_MOST or used > RECIPIENT_BYTES:
+            return None
+        self._steps -= count // WHOLE_A_STEP
+        self._at = last + 1
+        self._state = _Next.PACKAGE
+        self._forget()
+        return Package(sender, recipients, [], count, False, used + RECIPIENT_EXTRA * count)
 
     def _read_recipient(self) -> None:
         self._is_sender = False

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from queue_base.cdb import Cdb
 from queue_base.control import read_me, read_number, read_parsed, read_rules, read_set, read_size
-from queue_base.home import Home
+from queue_base.errors import Temporary
+from queue_base.home import Home, enqueue_program
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server import ServerSettings
 from queue_smtpd.auth.authenticator import AuthOffer
@@ -15,7 +16,13 @@ from queue_smtpd.sessions.session_policy import SessionPolicy
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Listener, Role, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
-from queue_wire.control.milters import ACCEPT, FilterSetup, unpack_header_faults, unpack_milters
+from queue_wire.control.milters import (
+    ACCEPT,
+    FilterSetup,
+    unpack_arc_authserv,
+    unpack_header_faults,
+    unpack_milters,
+)
 from queue_wire.control.nameservers import unpack_resolver
 from queue_wire.control.networks import Network, unpack_networks
 from queue_wire.control.places import EVERYWHERE
@@ -53,7 +60,8 @@ class SmtpdConfig(NamedTuple):
 
     `checkpassword` is a program with its arguments, empty if there is none. `resolver` has the DNS servers, None for
     those of /etc/resolv.conf. `greylist` is None if there is no greylisting. `filters` are those of all roles. The
-    hosts of `proxyclients` may send a PROXY header, those of `xclients` XCLIENT.
+    hosts of `proxyclients` may send a PROXY header, those of `xclients` XCLIENT. `authserv` are the authserv-ids of
+    this host, in lower case.
     """
 
     me: bytes
@@ -68,6 +76,7 @@ class SmtpdConfig(NamedTuple):
     filters: FilterSetup = FilterSetup()
     proxyclients: tuple[Network, ...] = ()
     xclients: tuple[Network, ...] = ()
+    authserv: frozenset[bytes] = frozenset()
 
 
 def read_config(home: Home) -> SmtpdConfig:
@@ -89,7 +98,10 @@ def read_config(home: Home) -> SmtpdConfig:
     filters = FilterSetup(
         tuple(read_parsed(home, "milters", unpack_milters) or ()),
         read_parsed(home, "headerfaults", unpack_header_faults) or ACCEPT,
+        _named_program(),
     )
+    sealed = read_parsed(home, "arc", unpack_arc_authserv) or b""
+    authserv = {me.strip().lower(), sealed, *[each.authserv for each in filters.milters]}
     return SmtpdConfig(
         me,
         rules,
@@ -103,7 +115,16 @@ def read_config(home: Home) -> SmtpdConfig:
         filters,
         read_parsed(home, "proxyclients", unpack_networks) or (),
         read_parsed(home, "xclients", unpack_networks) or (),
+        frozenset(authserv - {b""}),
     )
+
+
+def _named_program() -> str:
+    """Return the program that the environment names in the place of queue-enqueue, or "". Raises Temporary."""
+    variable, program = enqueue_program() or ("", "")
+    if program and not os.path.isabs(program):
+        raise Temporary(f"unable to run {variable}={program}: it is not an absolute path; no mail is taken")
+    return program
 
 
 def read_listeners(home: Home) -> list[Listener]:
@@ -138,4 +159,6 @@ def session_setup(
     policy = SessionPolicy(listener.role, config.rules, limits)
     dnslists, greylist = bool(config.dnslists), config.greylist is not None
     filters = config.filters.of(listener.role)
-    return SessionSetup(config.me, settings, policy, suffix, filters, dnslists, greylist, config.xclients)
+    return SessionSetup(
+        *(config.me, settings, policy, suffix, filters, dnslists, greylist, config.xclients, config.authserv)
+    )

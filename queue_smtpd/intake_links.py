@@ -4,11 +4,14 @@ A message that is complete while it is small goes as one package, on a link that
 in pieces, as it arrives, on a link of its own. So no message is in memory as a whole unless it is small, and a client
 that sends slowly holds no link.
 
+The Received field of each has the place of the number that queue-intake gives it. A link says so at its beginning.
+
 queue-intake ends a link that is silent within a message. While a client pauses, `keep_alive` sends empty pieces.
 """
 
 import asyncio
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import cast
@@ -19,6 +22,7 @@ from queue_wire.format_error import FormatError
 from queue_wire.pipes.qmtp import (
     ACCEPTED,
     GIVE_UP,
+    NUMBERS,
     PERMANENT,
     PIECE_MOST,
     PIECES_END,
@@ -36,6 +40,10 @@ from queue_wire.pipes.qmtp import (
 SMALL = 65536
 # Bytes of messages that are kept in memory until they are complete; beyond it smaller ones go in pieces, too.
 KEPT_MOST = 32 << 20
+# Messages that wait on one link, if it answers promptly: queue-intake reads, commits and answers them together. A link
+# whose first answer takes longer than PROMPT_SECONDS is left to the messages that it has.
+TOGETHER = 8
+PROMPT_SECONDS = 0.1
 # Links that small messages share. While queue-todo is behind, queue-intake has each link wait before each message.
 SHARED_MOST = 32
 # Links in all: queue-intake takes 1,000 connections, from all processes.
@@ -56,12 +64,13 @@ Decided = Callable[[Answer | None], None]
 class _HandedMessage:
     """A message that waits for its answers, one for each recipient."""
 
-    __slots__ = ("answer", "decided", "left", "until")
+    __slots__ = ("answer", "decided", "left", "since", "until")
 
-    def __init__(self, decided: Decided, recipients: int, until: float) -> None:
+    def __init__(self, decided: Decided, recipients: int, now: float) -> None:
         self.decided = decided
         self.left = recipients
-        self.until = until
+        self.since = now
+        self.until = now + ANSWER_SECONDS
         self.answer: Answer | None = None
 
     def take(self, answer: Answer) -> None:
@@ -75,19 +84,20 @@ class IntakeLink:
     """A connection to queue-intake.
 
     waiting: messages that it has to answer, in order. busy: a message is being sent in pieces. full: queue-intake does
-    not read as fast as we write; `on_flow` of the message that is being sent is called when that changes.
+    not read as fast as we write; `on_flow` of the message that is being sent is called when that changes. slow: its
+    last answer took long, as it does while queue-todo is behind.
 
     For the event loop it is an asyncio.Protocol. mypyc makes a fast class of it because it has no base class.
     """
 
     def __init__(self, now: float) -> None:
         self.waiting: deque[_HandedMessage] = deque()
-        self.busy = self.full = self.lost = False
+        self.busy = self.full = self.lost = self.slow = False
         self.used = self.sent = now
         self.on_flow: Callable[[], None] | None = None
         self._reader = AnswerReader()
         self._transport: asyncio.Transport | None = None
-        self._unsent: list[bytes] = []
+        self._unsent = [NUMBERS]
 
     def write(self, data: bytes, now: float) -> None:
         """Send data, once connected."""
@@ -96,6 +106,15 @@ class IntakeLink:
             self._unsent.append(data)
         else:
             self._transport.write(data)
+
+    def is_prompt(self, now: float) -> bool:
+        """Return whether the link takes another message, which will not wait for long."""
+        if self.busy or self.full or self.lost:
+            return False
+        waiting = self.waiting
+        return not waiting or (
+            not self.slow and len(waiting) < TOGETHER and now - waiting[0].since < PROMPT_SECONDS
+        )
 
     def close(self) -> None:
         """Close the link; what waits for answers is told that there are none."""
@@ -135,6 +154,7 @@ class IntakeLink:
             first.take(answer)
             if not first.left:
                 self.waiting.popleft()
+                self.slow = time.monotonic() - first.since > PROMPT_SECONDS
                 first.decided(first.answer)
 
     def eof_received(self) -> bool:
@@ -160,7 +180,7 @@ class IntakeLinks:
     """The links of this process."""
 
     def __init__(self, home: Home, loop: asyncio.AbstractEventLoop) -> None:
-        self._run = home.run
+        self.home = home
         self._loop = loop
         self._links: list[IntakeLink] = []
         # Connects that the loop has not finished.
@@ -168,10 +188,13 @@ class IntakeLinks:
         self.kept = 0
 
     def link(self, now: float) -> IntakeLink | None:
-        """Return a link for a small message: an idle one, a new one, or that with the least to do. None: there is none.
+        """Return a link for a small message: a prompt or idle one, a new one, or that with the least to do, else None.
 
         It is meant to be asked before a message begins, too, so that a client hears early that there is no link.
         """
+        for link in self._links:
+            if link.is_prompt(now):
+                return link
         usable = self._usable()
         least = min(usable, key=lambda link: len(link.waiting), default=None)
         if least is not None and (not least.waiting or len(usable) >= SHARED_MOST):
@@ -221,7 +244,7 @@ class IntakeLinks:
         if len(self._links) >= LINKS_MOST:
             return None
         try:
-            connection = connect_to(f"{self._run}/{SOCKET}")
+            connection = connect_to(f"{self.home.run}/{SOCKET}")
         except OSError:
             return None
         link = IntakeLink(now)
@@ -292,7 +315,7 @@ class MessageTransfer:
             link.write(PIECES_END + pack_envelope(sender, recipients), now)
         else:
             link.write(pack_package(b"".join(self._parts), sender, recipients), now)
-        link.waiting.append(_HandedMessage(self._decided, len(recipients), now + ANSWER_SECONDS))
+        link.waiting.append(_HandedMessage(self._decided, len(recipients), now))
         self._forget()
 
     def give_up(self, now: float) -> None:

@@ -1,10 +1,11 @@
 """What a process has counted since its start. It is told by the lines of the log, so both say the same."""
 
-from queue_wire.admin.smtpd_status import COUNTED, ENDS, VERBS
+from queue_wire.admin.smtpd_status import COUNTED, ENDS, VERBS, VERDICTS
 
 # By their first words.
 _AT_VERB = {verb.split(" ")[0].encode(): verb for verb in VERBS}
 _AT_END = {end.replace(" ", "_").encode(): end for end in ENDS}
+_VERDICTS = {verdict.encode(): f"filter-{verdict}" for verdict in VERDICTS}
 
 
 class ServerCounters:
@@ -43,6 +44,10 @@ class ServerCounters:
                 counts["dropped"] += 1
             elif event == b"discarded":
                 counts["discarded"] += 1
+            elif event == b"filter" and len(words) > 4:
+                verdict = _VERDICTS.get(words[4].removesuffix(b":"))
+                if verdict is not None:
+                    counts[verdict] += 1
 
     def _refused(self, verb: bytes, reply: bytes) -> None:
         digit = "4" if reply[:1] == b"4" else "5"

@@ -26,8 +26,10 @@ from queue_smtp.server_events import TlsWanted
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
+from queue_smtpd.milter.enqueue_program import EnqueuePrograms, GivenMessage
 from queue_smtpd.milter.message_spool import SpoolMemory
-from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
+from queue_smtpd.milter.milter_link import MilterAlerts
+from queue_smtpd.milter.session_filter import FilterPlace, FilterVerdict, SessionFilter
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.server_counters import ServerCounters
@@ -120,6 +122,8 @@ class OpenConnections:
         self.empty = asyncio.Event()
         self.empty.set()
         self._spools = SpoolMemory()
+        self.programs = EnqueuePrograms(links.home, log)
+        self._milter_alerts = MilterAlerts()
         self._open: set[SmtpConnection] = set()
         # Those on listeners for users, and when they began, in this order. Who has authenticated is left out when it
         # is noticed.
@@ -130,7 +134,9 @@ class OpenConnections:
 
     def filter_session(self, filters: FilterSetup, number: int, place: FilterPlace) -> SessionFilter | None:
         """Return the filters of a new session, None if there are none."""
-        return SessionFilter(filters, number, place, self._spools, self.write_log) if filters.any else None
+        if not filters.any:
+            return None
+        return SessionFilter(filters, number, place, self._spools, self._milter_alerts, self.write_log)
 
     def write_log(self, lines: list[bytes]) -> None:
         """Write log lines, and count what they say."""
@@ -561,6 +567,9 @@ class SmtpConnection:
             self._filtering = None
             self._end_filtered(verdict.reply, now)
             return
+        if session_filter.program and not verdict.hold:
+            await self._run_program(session_filter, verdict)
+            return
         flow = asyncio.Event()
         transfer = MessageTransfer(self._open.links, self._decided, flow.set)
         try:
@@ -580,6 +589,17 @@ class SmtpConnection:
         self._filtering = None
         session_filter.drop_message()
         transfer.finish(verdict.sender, verdict.recipients, time.monotonic(), verdict.hold, verdict.copy)
+
+    async def _run_program(self, session_filter: SessionFilter, verdict: FilterVerdict) -> None:
+        """Have a program queue the message."""
+        message = GivenMessage(session_filter.pieces(), verdict.sender, verdict.recipients)
+        environment = session_filter.environment(self._session.trusted)
+        answer, why = await self._open.programs.run(session_filter.program, environment, message)
+        if why:
+            session_filter.note_program(why)
+        self._filtering = None
+        session_filter.drop_message()
+        self._decided(answer)
 
     def _end_filtered(self, reply: ServerReply | None, now: float) -> None:
         """Answer a message that goes no further; None: it is discarded."""

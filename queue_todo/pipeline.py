@@ -1,9 +1,9 @@
 """The steps of a group of messages: prepared, logged, finished, announced to queue-send.
 
-A DiskThread works on the disk, one piece of work after the other; the loop submits the work and never waits. While
-queue-send writes the lines of a group to the log, the next group is prepared. Large envelopes have a queue of their
-own. A slice of one alternates with a group of the others, so that a message with a hundred thousand recipients does not
-delay other mail.
+A DiskThread works on the disk, one piece of work after the other; the loop submits the work and never waits for the
+disk. While queue-send writes the lines of a group to the log, the next group is prepared. Large envelopes have a queue
+of their own. A slice of one alternates with a group of the others, so that a message with a hundred thousand recipients
+does not delay other mail.
 
 queue-send says what is done with new messages: they are announced, left in todo/, or classified. Announced messages
 (announcements.py) are classified when queue-send asks for it, in groups of their own. These alternate with groups of
@@ -17,7 +17,7 @@ from itertools import chain, repeat
 from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.errors import reason
 from queue_base.queue.hold_marks import remove_lost_marks
-from queue_base.queue.layout import Layout
+from queue_base.queue.layout import Layout, queue_in_memory
 from queue_base.queue.marks_file import LeftMarks
 from queue_todo.announcements import Announcement, Announcements
 from queue_todo.classify import PreparedMessage, ReadMessage, TodoGroup, confirm, first_domain
@@ -58,7 +58,7 @@ class Pipeline:
         self._layout = layout
         self._pending = pending
         self._notices = notices
-        self._disk = DiskThread()
+        self._disk = DiskThread(queue_in_memory(layout))
         self._small: TodoGroup | None = None  # The group that is being prepared.
         self._large: TodoGroup | None = None
         self._large_waiting: deque[int] = deque()
@@ -112,9 +112,9 @@ class Pipeline:
 
     def prepare(self, poll: "select.poll", now: float, rules: Rules | None) -> float:
         """Register the thread's descriptor; return the seconds to wait at most."""
-        self._disk.prepare(poll, now)
+        wait = self._disk.prepare(poll, now)
         if self._disk.busy:
-            return 3600.0
+            return wait
         if self._logged or self._next_requests or (rules is not None and (self._may_begin or self._pending.may_sort)):
             return 0.0
         wait = max(0.0, self._next_confirm - now) if self._unsure else 3600.0

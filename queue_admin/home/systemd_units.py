@@ -75,7 +75,7 @@ After=network-online.target nss-lookup.target {name}-log.socket
 
 [Service]
 Type=notify
-ExecReload=kill -HUP $MAINPID
+ExecReload={reload}kill -HUP $MAINPID
 NotifyAccess=main
 ExecStart={command}
 StandardInput=null
@@ -93,7 +93,8 @@ OOMPolicy=continue
 [Install]
 WantedBy={target}
 """
-# As root it opens its ports, and then becomes account queued. It writes no file but its greylist.
+# As root it opens its ports, and then becomes account queued. It writes no file but its greylist. Without CAP_KILL root
+# may not signal it, so ExecReload has `+`: all privileges.
 _SMTPD_HARDENING = """\
 CapabilityBoundingSet=CAP_NET_BIND_SERVICE CAP_SETUID CAP_SETGID
 KeyringMode=private
@@ -206,7 +207,7 @@ def units(facts: UnitFacts) -> dict[str, bytes]:
         f"{name}.service": (_SMTPD if facts.smtpd else _SUITE).format(
             home=_escaped(facts.home), name=name, type=reload,
             command=_command([facts.start, "--home", facts.home, *facts.options]),
-            fifo=fifo, stop=SMTPD_STOP_SECONDS if facts.smtpd else STOP_SECONDS,
+            fifo=fifo, stop=SMTPD_STOP_SECONDS if facts.smtpd else STOP_SECONDS, reload="+" if system else "",
             hardening=hardening if system else "", target="multi-user.target" if system else "default.target",
         ),
         f"{name}-log.service": _LOGGER.format(

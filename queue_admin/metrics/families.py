@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from queue_admin.metrics.reading import Reading
 from queue_admin.printable import visible
 from queue_wire.admin.figure import COLUMNS, FIGURES, Figure
-from queue_wire.admin.smtpd_status import ENDS, STATES, VERBS
+from queue_wire.admin.smtpd_status import ENDS, STATES, VERBS, VERDICTS
 
 # Figures that are gauges: the name of the metric, and what it is.
 GAUGES = {
@@ -174,6 +174,7 @@ def _of_smtpd(reading: Reading) -> Iterator[Metric]:
     tls = CounterMetricFamily("queue_smtpd_tls", "TLS handshakes", labels=["process", "result"])
     auth = CounterMetricFamily("queue_smtpd_auth", "AUTH commands", labels=["process", "result"])
     ended = CounterMetricFamily("queue_smtpd_sessions_ended", "Sessions by their end", labels=["process", "end"])
+    filters = CounterMetricFamily("queue_smtpd_filters", "What filters have said", labels=["process", "verdict"])
     # Of two services, or while one replaces another, two have the same place.
     for place, process in {str(each.place): each for each in reading.smtpd}.items():
         counted = process.counters.get
@@ -191,4 +192,6 @@ def _of_smtpd(reading: Reading) -> Iterator[Metric]:
             family.add_metric([place, "failed"], counted(f"{key}-failed", 0))
         for end in ENDS:
             ended.add_metric([place, end.replace(" ", "-")], counted(f"end-{end}", 0))
-    yield from (begun, limit, now, *counters.values(), refused, tls, auth, ended)
+        for verdict in VERDICTS:
+            filters.add_metric([place, verdict], counted(f"filter-{verdict}", 0))
+    yield from (begun, limit, now, *counters.values(), refused, tls, auth, ended, filters)

@@ -4,22 +4,27 @@ The daemons' own readers decide. Those of queue-remote are asked by `queue-remot
 """
 
 import os
+import pwd
 import re
+import stat
 import subprocess
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from queue_base.accounts import SMTPD_ACCOUNT, Owner, queue_owner
 from queue_base.control import check_modes, read_control, read_limit_lines, read_me, read_parsed, read_rules
 from queue_base.daemon.processes import command as program
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_base.server_certificates import ServerCertificates, read_pem_files
+from queue_base.server_certificates import PemFiles, ServerCertificates, read_named_files, read_pem_files
 from queue_wire.control.destinationlimits import warn_of
 from queue_wire.control.lines import numbered_lines
 from queue_wire.control.listeners import Role, unpack_listener, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.registry import BY_NAME, FILES, OF_QMAIL, ONE_VALUE, check, is_copy, nearest_name
+from queue_wire.control.smtpdcert import unpack_certificate_lines
+from queue_wire.control.smtpdusers import unpack_program
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.format_error import FormatError, LineError
 
@@ -74,6 +79,8 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
         yield from _certificate_faults(home)
         yield from _unusable_listeners(home)
     yield from _deaf_listeners(home)
+    if "checkpassword" not in faulty:
+        yield from _unusable_program(home)
     yield from _unknown_names(home)
 
 
@@ -91,6 +98,9 @@ def check_new(home: Home, name: str, data: bytes) -> ControlFault | None:
         return _fault(name, error)
     if BY_NAME[name].shape in ONE_VALUE and data.partition(b"\n")[2].strip():
         return ControlFault(name, 2, "this file has one line")
+    if name == "smtpdcert":
+        for fault in _faults_of(home, read_named_files(home, unpack_certificate_lines(data))):
+            return fault
     for _, why in ask_remote(home, name, data) if name in OF_REMOTE else ():
         return ControlFault(name, None, why)
     return None
@@ -129,11 +139,62 @@ def _idle_lines(home: Home) -> Iterator[ControlFault]:
 
 
 def _certificate_faults(home: Home) -> Iterator[ControlFault]:
-    """Yield the certificates that queue-smtpd could not use, if this user has the rights with which it reads them."""
-    if os.geteuid() not in (0, os.stat(home.control).st_uid):
+    """Yield the certificates that queue-smtpd could not use."""
+    yield from _faults_of(home, read_pem_files(home))
+
+
+def _faults_of(home: Home, files: list[PemFiles]) -> Iterator[ControlFault]:
+    """Yield what is wrong with certificates, if this user has the rights with which queue-smtpd reads them."""
+    if _runs_the_server(home):
+        for why in ServerCertificates().take(files):
+            yield ControlFault("smtpdcert", None, why)
+
+
+def _runs_the_server(home: Home) -> bool:
+    """Return whether this user is root, or the owner of control/."""
+    return os.geteuid() in (0, os.stat(home.control).st_uid)
+
+
+def _unusable_program(home: Home) -> Iterator[ControlFault]:
+    """Yield what keeps queue-smtpd from running the program of control/checkpassword."""
+    words = read_parsed(home, "checkpassword", unpack_program)
+    if not words or not _runs_the_server(home):
         return
-    for why in ServerCertificates().take(read_pem_files(home)):
-        yield ControlFault("smtpdcert", None, why)
+    path = os.fsdecode(words[0])
+    try:
+        runs = Owner(os.geteuid(), os.getegid())
+        account = "this user"
+        if runs.uid == 0 and queue_owner(home).uid:
+            found = pwd.getpwnam(SMTPD_ACCOUNT)
+            runs, account = Owner(found.pw_uid, found.pw_gid), f"account {SMTPD_ACCOUNT}"
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            yield ControlFault("checkpassword", 1, f"unable to run {path}: it is not a regular file")
+        elif denied := _first_denied(path, runs):
+            why = "" if denied == path else f", because of {denied}"
+            yield ControlFault("checkpassword", 1, f"{account} may not run {path}{why}; chmod a+x allows it")
+    except OSError as error:
+        yield ControlFault("checkpassword", 1, f"unable to run {path}: {reason(error)}")
+    except KeyError:
+        return  # Another account runs queue-smtpd.
+
+
+def _first_denied(path: str, runs: Owner) -> str:
+    """Return the first directory to a program, or the program, that an account may not execute; else nothing.
+
+    Another account than this one has no groups but its own. Raises OSError.
+    """
+    real = os.path.realpath(path)
+    parents = [real[:at] or "/" for at in range(len(real)) if real[at] == "/"]
+    for each in (*parents, real):
+        if runs.uid == os.geteuid():
+            allowed = os.access(each, os.X_OK)
+        else:
+            found = os.stat(each)
+            bit = 0o100 if found.st_uid == runs.uid else 0o010 if found.st_gid == runs.gid else 0o001
+            allowed = bool(found.st_mode & bit)
+        if not allowed:
+            return path if each == real else each
+    return ""
 
 
 def _unusable_listeners(home: Home) -> Iterator[ControlFault]:

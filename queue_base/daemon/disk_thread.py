@@ -3,6 +3,9 @@
 Pieces of work run one after the other, in the order in which they were submitted. `run`, called in the loop, calls the
 function that was submitted with the work, with None for success or the OSError that the work raised; lack of memory is
 ENOMEM. Any other exception is a bug: `run` raises it, so that the daemon ends and does not wait for a dead thread.
+
+Where no work waits, as with a queue in memory, `submit` does it itself: a thread that works while the loop does takes
+turns with it at each system call, which costs more than the calls.
 """
 
 import errno
@@ -28,7 +31,9 @@ class DiskThread:
     `commit_seconds` are of those pieces that sync.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, in_memory: bool = False) -> None:
+        """in_memory: no work ever waits for a disk, so there is no thread."""
+        self._in_memory = in_memory
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._pieces: SimpleQueue[Piece] = SimpleQueue()
         self._results: deque[tuple[Callable[[Result], None], BaseException | None]] = deque()
@@ -36,12 +41,16 @@ class DiskThread:
         self.done = self.commits = 0
         self.seconds = self.worst = self.commit_seconds = 0.0
         # A daemon thread: if the loop ends by an exception, the process must not wait for a disk that hangs.
-        threading.Thread(target=self._work, name="sync", daemon=True).start()
+        if not in_memory:
+            threading.Thread(target=self._work, name="sync", daemon=True).start()
 
     def submit(self, work: Callable[[], None], then: Callable[[Result], None], syncs: bool = True) -> None:
         """Run `work` in the thread, and call `then` with its result in the loop; `syncs` only decides how it counts."""
         self._out += 1
-        self._pieces.put((work, then, syncs))
+        if self._in_memory:
+            self._do((work, then, syncs))
+        else:
+            self._pieces.put((work, then, syncs))
 
     @property
     def descriptor(self) -> int:
@@ -60,29 +69,31 @@ class DiskThread:
 
     def _work(self) -> None:
         while True:
-            work, then, syncs = self._pieces.get()
-            result: BaseException | None = None
-            begun = time.monotonic()
-            try:
-                work()
-            except MemoryError:
-                result = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-            except BaseException as error:
-                result = error
-            took = time.monotonic() - begun
-            self.done += 1
-            self.seconds += took
-            self.worst = max(self.worst, took)
-            if syncs:
-                self.commits += 1
-                self.commit_seconds += took
-            self._results.append((then, result))
-            # Drop the references: they may be large, and the next piece of work may come much later.
-            del work, then, result
+            self._do(self._pieces.get())
             try:
                 os.write(self._writer, b"\0")
             except BlockingIOError:
                 continue  # The pipe is full, so the loop is woken up already.
+
+    def _do(self, piece: Piece) -> None:
+        """Do a piece of work. No reference to it is left: it may be large, and the next one may come much later."""
+        work, then, syncs = piece
+        result: BaseException | None = None
+        begun = time.monotonic()
+        try:
+            work()
+        except MemoryError:
+            result = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        except BaseException as error:
+            result = error
+        took = time.monotonic() - begun
+        self.done += 1
+        self.seconds += took
+        self.worst = max(self.worst, took)
+        if syncs:
+            self.commits += 1
+            self.commit_seconds += took
+        self._results.append((then, result))
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Register the wake-up pipe; return the seconds to wait at most."""

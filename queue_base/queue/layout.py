@@ -10,6 +10,7 @@ a queue whose directories do not fit together.
 import os
 import stat
 
+from queue_base.durable import is_in_memory
 from queue_base.errors import Permanent, Temporary, reason
 
 HASHED = ("mess", "info", "local", "remote")
@@ -63,6 +64,14 @@ def open_layout(queue: str) -> Layout:
     for kind in HASHED[1:]:
         _check_buckets(queue, kind, split)
     return Layout(queue, split, _is_flat(queue, "todo", split), _is_flat(queue, "intd", split))
+
+
+def queue_in_memory(layout: Layout) -> bool:
+    """Return whether no sync of a file in the queue waits for a disk, because there is none."""
+    try:
+        return all(is_in_memory(f"{layout.queue}/{kind}") for kind in (*HASHED, "intd", "todo"))
+    except OSError:
+        return False
 
 
 def count_buckets(queue: str, kind: str) -> int:

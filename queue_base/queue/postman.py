@@ -16,12 +16,19 @@ COPIES_MOST = 1000
 BYTES_MOST = 256 << 20
 CAUSE_MOST = 60  # Bytes of the cause in a name.
 _UNFIT = re.compile(rb"[^A-Za-z0-9.=-]+")
+_NAME = re.compile(rf"([1-9][0-9]{{0,19}})_([A-Za-z0-9.=-]{{1,{CAUSE_MOST}}})")
 
 
 def copy_path(queue: str, message: int, cause: bytes) -> str:
     """Return the path of a message's copy. What a name should not have is shown as `-`."""
     word = _UNFIT.sub(b"-", cause)[:CAUSE_MOST].strip(b"-.") or b"copy"
     return f"{queue}/{DIRECTORY}/{message}_{word.decode('ascii')}"
+
+
+def unpack_copy_name(name: str) -> tuple[int, str] | None:
+    """Return the number of the message and the cause in the name of a copy; None if it is none."""
+    found = _NAME.fullmatch(name)
+    return (int(found[1]), found[2]) if found else None
 
 
 def has_room(queue: str) -> bool:

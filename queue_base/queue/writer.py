@@ -169,8 +169,8 @@ class QueueDraft(Draft):
     """
 
     __slots__ = (
-        "_commit", "_data", "_descriptors", "_entered", "_intd_made", "_layout", "_linking", "_mtime", "_name", "_pid",
-        "_postman", "_uid", "copy", "envelope", "hold", "intd", "linked", "message", "todo", "trouble",
+        "_commit", "_data", "_descriptors", "_entered", "_intd_made", "_layout", "_linking", "_mtime", "_name",
+        "_packed", "_pid", "_postman", "_uid", "copy", "envelope", "hold", "intd", "message", "todo", "trouble",
     )  # fmt: skip
 
     def __init__(
@@ -187,7 +187,6 @@ class QueueDraft(Draft):
     ) -> None:
         super().__init__(inflow, name or f"a file for {layout.queue}/mess/", handle, head)
         self.envelope = -1
-        self.linked = False
         self.message = 0
         self.todo = self.intd = ""
         self.hold = self.copy = b""
@@ -197,11 +196,16 @@ class QueueDraft(Draft):
         self._descriptors = descriptors
         self._layout = layout
         self._name = name
-        self._entered = self._intd_made = self._linking = False
+        self._entered = self._intd_made = self._linking = self._packed = False
         self._pid = pid
         self._uid = uid
         self._mtime = 0
         self._data = b""
+
+    @property
+    def number(self) -> int:
+        """The number that it will have; it may have another one in a queue that was copied."""
+        return os.fstat(self._handle).st_ino
 
     @property
     def long_id(self) -> str:
@@ -214,8 +218,15 @@ class QueueDraft(Draft):
     def may_be_queued(self) -> bool:
         return self.queued or self._linking
 
-    def finish(self, sender: bytes, recipients: list[bytes]) -> None:
+    def pack(self, sender: bytes, recipients: list[bytes]) -> None:
+        """Pack the envelope before `finish`, which then does not; for a large one. Raises FormatError."""
         self._data = pack_todo(Envelope(self._uid, self._pid, sender, recipients))
+        self._packed = True
+
+    def finish(self, sender: bytes, recipients: list[bytes]) -> None:
+        if not self._packed:
+            self.pack(sender, recipients)
+        self._packed = False
         if self._head:
             self.write(b"")
         refused: list[int] = []
@@ -400,7 +411,6 @@ class QueueDraft(Draft):
         except OSError as error:
             self._linking = error.errno not in _SURELY_NOT
             raise QueueTrouble(TODO_TROUBLE, f"unable to create {self.todo}: {reason(error)}") from error
-        self.linked = True
         self._drop_envelope()
 
     def _drop_envelope(self) -> None:
@@ -440,10 +450,11 @@ class QueueDraft(Draft):
 class QueueWriter(Writer):
     """Writes to the queue itself; `uid` is the injecting user's. `syncs` counts the waits of all commits so far.
 
-    A caller that commits groups calls `inflow.admit()` before each group.
+    A caller that commits groups calls `inflow.admit()` before each group. One that commits small groups for long has
+    up to `kept_most` directories stay open.
     """
 
-    def __init__(self, home: Home, layout: Layout, uid: int) -> None:
+    def __init__(self, home: Home, layout: Layout, uid: int, kept_most: int = 0) -> None:
         self._home = home
         self._layout = layout
         self._uid = uid
@@ -453,7 +464,7 @@ class QueueWriter(Writer):
         self._nameless = os.access("/proc/self/fd", os.X_OK)
         self._received = (-1, -1, b"")
         self._descriptors = os.sysconf("SC_OPEN_MAX") - _SPARE
-        self._commit = Commit()
+        self._commit = Commit(kept_most=kept_most)
         self.inflow = InflowControl(home, home.queue)
 
     def forget(self) -> None:
@@ -473,9 +484,13 @@ class QueueWriter(Writer):
     def syncs(self) -> int:
         return self._commit.syncs
 
-    def begin(self, uid: int | None = None) -> QueueDraft:
-        """Return a new draft that begins with a Received: line; `uid` replaces the writer's."""
-        self.inflow.check()
+    def begin(self, uid: int | None = None, checked: bool = False) -> QueueDraft:
+        """Return a new draft that begins with a Received: line; `uid` replaces the writer's.
+
+        checked: the caller has just called `inflow.check`.
+        """
+        if not checked:
+            self.inflow.check()
         uid = self._uid if uid is None else uid
         now = time.time_ns()
         handle, name = self._make_file(now)
@@ -504,48 +519,94 @@ class QueueWriter(Writer):
         return self._received[2]
 
     def commit(self, drafts: "Sequence[Draft]") -> None:
-        messages = [draft for draft in drafts if isinstance(draft, QueueDraft)]
-        if not messages:
-            return
+        group = self.group([draft for draft in drafts if isinstance(draft, QueueDraft)])
         try:
-            for message in messages:
-                message.note()
-            self._sync(messages[0].path)
-            named = [message for message in messages if message.envelope < 0]
-            for message in named:
-                message.make_intd()
-            if named:
-                self._sync(named[0].intd)
-            self._queue(messages)
+            while group.go_on():
+                group.sync()
         except BaseException:
-            # Its files are about to be removed, and must not affect the next commit.
-            self._commit.forget()
-            for message in messages:
-                message.discard()
+            group.give_up()
             raise
 
-    def _queue(self, messages: list[QueueDraft]) -> None:
-        failure: QueueTrouble | None = None
-        for message in messages:
+    def group(self, messages: "list[QueueDraft]") -> "GroupCommit":
+        """Return the commit of finished drafts in steps. The next draft may be finished when it has ended."""
+        return GroupCommit(self._home, self._commit, messages)
+
+
+class GroupCommit:
+    """The commit of finished drafts in steps, for a loop that must not wait for the disk.
+
+    `go_on` does what comes next. While it returns True, `sync` has to be called before the next `go_on`; another thread
+    may do that. When it returns False every draft is queued. Both raise QueueTrouble. After that, or any other
+    exception, `give_up` removes what is not in todo/.
+    """
+
+    __slots__ = ("_commit", "_failure", "_home", "_linked", "_messages", "_named", "_path", "_step")
+
+    def __init__(self, home: Home, commit: Commit, messages: list[QueueDraft]) -> None:
+        self._home = home
+        self._commit = commit
+        self._messages = messages
+        self._named: list[QueueDraft] = []
+        self._linked: list[QueueDraft] = []
+        self._failure: QueueTrouble | None = None
+        self._path = ""
+        self._step = 0
+
+    def go_on(self) -> bool:
+        """Do what comes next; return whether `sync` must follow. Raises QueueTrouble."""
+        step = self._step
+        self._step += 1
+        if not self._messages:
+            return False
+        if step == 0:
+            for message in self._messages:
+                message.note()
+            self._named = [message for message in self._messages if message.envelope < 0]
+            self._path = self._messages[0].path
+            return True
+        if step == 1:
+            for message in self._named:
+                message.make_intd()
+            if self._named:
+                self._path = self._named[0].intd
+                return True
+            self._step = step = 2
+        if step == 2:
+            self._step = 3
+            self._link()
+            return True
+        pull_trigger(self._home)
+        for message in self._linked:
+            message.queued = True
+        if self._failure is not None:
+            raise self._failure
+        return False
+
+    def _link(self) -> None:
+        """Name the envelopes in todo/. After a failure those that were named before are queued all the same."""
+        for message in self._messages:
             try:
                 message.link()
             except QueueTrouble as error:
-                failure = error
+                self._failure = error
                 break
-        linked = [message for message in messages if message.linked]
-        if linked:
-            self._sync(linked[0].todo)
-            pull_trigger(self._home)
-        for message in linked:
-            message.queued = True
-        if failure is not None:
-            raise failure
+            self._linked.append(message)
+        if self._failure is not None and not self._linked:
+            raise self._failure
+        self._path = self._linked[0].todo
 
-    def _sync(self, path: str) -> None:
+    def sync(self) -> None:
+        """Wait for the disk. Raises QueueTrouble."""
         try:
             self._commit.sync()
         except OSError as error:
-            raise QueueTrouble(WRITE, f"unable to sync {path}: {reason(error)}") from error
+            raise QueueTrouble(WRITE, f"unable to sync {self._path}: {reason(error)}") from error
+
+    def give_up(self) -> None:
+        """Remove the files of what is not in todo/, as far as possible; they must not affect the next commit."""
+        self._commit.forget()
+        for message in self._messages:
+            message.discard()
 
 
 def mail_date(seconds: float) -> str:

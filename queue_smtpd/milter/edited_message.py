@@ -2,11 +2,15 @@
 
 Filters do not see the server's own Received field. Where they name a place for a new field it counts, as with Postfix
 and Sendmail: place 0 is in front of it, place 1 behind it.
+
+A header may have hundreds of thousands of fields. What looks at all of them is a generator, which has done some of its
+work whenever it yields, so that the caller can let others have their turns; `run_steps` does all of it at once. A field
+is its bytes, with its last LF, because objects of more parts would take ten times the memory.
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Generator, Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
 from queue_smtpd.milter.message_spool import MessageSpool
 from queue_smtpd.milter.milter_client import HeaderEdit
@@ -20,84 +24,116 @@ _ONCE = (
 _LINE_MOST = 998
 
 
-class HeaderField(NamedTuple):
-    """One field. `raw` is all of it, with its last LF."""
+# Lines, or fields, of a step.
+_STEP = 1000
 
-    name: bytes
-    raw: bytes
+Found = TypeVar("Found")
+Steps = Generator[None, None, Found]
 
-    @property
-    def value(self) -> bytes:
-        """What is behind the colon, without the last LF."""
-        return self.raw.partition(b":")[2].removesuffix(b"\n")
+
+def run_steps(steps: Steps[Found]) -> Found:
+    """Do all the work of some steps; return what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
 
 
 class ParsedHeader(NamedTuple):
     """The fields of a header, the empty line behind it (or nothing, where it is missing), and where the body begins."""
 
-    fields: list[HeaderField]
+    fields: list[bytes]
     separator: bytes
     body: int
 
 
-def parse_header(text: bytes) -> ParsedHeader:
-    """Return the header at the beginning of a message. A line that is no field begins the body."""
-    fields: list[HeaderField] = []
-    name, begin, at = b"", 0, 0
+def field_name(field: bytes) -> bytes:
+    """Return the name of a field."""
+    return field[: field.find(b":")].rstrip(b" \t")
+
+
+def field_value(field: bytes) -> bytes:
+    """Return what is behind the colon of a field, without the last LF."""
+    return field[field.find(b":") + 1 :].removesuffix(b"\n")
+
+
+def parse_header(text: bytes) -> Steps[ParsedHeader]:
+    """Find the header at the beginning of a message. A line that is no field begins the body."""
+    fields: list[bytes] = []
+    named = False
+    begin = at = lines = 0
     separator = b""
     while at < len(text):
+        lines += 1
+        if not lines % _STEP:
+            yield
         end = text.find(b"\n", at) + 1 or len(text)
         if text[at] == 10:
             separator = b"\n"
             break
-        if not name or text[at] not in b" \t":
-            match = _FIELD.match(text, at, end)
-            if match is None:
+        if not named or text[at] not in b" \t":
+            if _FIELD.match(text, at, end) is None:
                 break
-            if name:
-                fields.append(HeaderField(name, text[begin:at]))
-            name, begin = match[1], at
+            if named:
+                fields.append(text[begin:at])
+            named, begin = True, at
         at = end
-    if name:
-        fields.append(HeaderField(name, text[begin:at]))
+    if named:
+        fields.append(text[begin:at])
     return ParsedHeader(fields, separator, at + len(separator))
 
 
-def find_header_fault(header: ParsedHeader, size: int, smtputf8: bool) -> bytes:
-    """Return in a word what of a header breaks RFC 5322, empty if nothing does. `size` is that of the message."""
+def find_header_fault(header: ParsedHeader, size: int, smtputf8: bool) -> Steps[bytes]:
+    """Find in a word what of a header breaks RFC 5322, empty if nothing does. `size` is that of the message."""
     if not header.separator and header.body < size:
         return b"line-that-is-no-field"
-    names = [field.name.lower() for field in header.fields]
+    counts = dict.fromkeys(_ONCE, 0)
+    fault = b""
+    for number, field in enumerate(header.fields, 1):
+        if not number % _STEP:
+            yield
+        name = field_name(field).lower()
+        if name in counts:
+            counts[name] += 1
+        if fault:
+            pass
+        elif b"\0" in field or (not smtputf8 and not field.isascii()):
+            fault = b"bytes-in-" + name
+        elif _has_long_line(field):
+            fault = b"long-line-in-" + name
     for name in (b"from", b"date"):
-        if name not in names:
+        if not counts[name]:
             return b"no-" + name
-    for name in _ONCE:
-        if names.count(name) > 1:
-            return b"two-" + name
-    for field in header.fields:
-        if b"\0" in field.raw or (not smtputf8 and not field.raw.isascii()):
-            return b"bytes-in-" + field.name.lower()
-        if any(len(line) > _LINE_MOST for line in field.raw.split(b"\n")):
-            return b"long-line-in-" + field.name.lower()
-    return b""
+    return next((b"two-" + name for name in _ONCE if counts[name] > 1), fault)
+
+
+def _has_long_line(field: bytes) -> bool:
+    at = 0
+    while len(field) - at > _LINE_MOST:
+        end = field.rfind(b"\n", at, at + _LINE_MOST + 1)
+        if end < 0:
+            return True
+        at = end + 1
+    return False
 
 
 class EditedMessage:
     """A message: its fields, with the server's own, and its body."""
 
-    def __init__(self, received: bytes, text: MessageSpool) -> None:
-        """Raises OSError."""
-        self.header = parse_header(text.head(HEADER_MOST))
-        self._received = HeaderField(b"Received", received)
+    def __init__(self, received: bytes, header: ParsedHeader, text: MessageSpool) -> None:
+        self.header = header
+        self._received = received
         self._text = text
-        self._separator = self.header.separator
-        self._all = [self._received, *self.header.fields]
+        self._separator = header.separator
+        self._all = [received, *header.fields]
         self._body: MessageSpool | None = None
 
     @property
-    def fields(self) -> list[HeaderField]:
+    def fields(self) -> Iterator[bytes]:
         """The fields that filters see, as they are now."""
-        return [field for field in self._all if field is not self._received]
+        return (field for field in self._all if field is not self._received)
 
     def body_pieces(self) -> Iterator[bytes]:
         """Yield the body. Raises OSError."""
@@ -105,9 +141,11 @@ class EditedMessage:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the whole message. Raises OSError."""
+        for at in range(0, len(self._all), _STEP):
+            yield b"".join(self._all[at : at + _STEP])
         # Without it, the body would be read as a part of the header.
-        separator = self._separator if self._body is None else b"\n"
-        yield b"".join([*(field.raw for field in self._all), separator])
+        if separator := self._separator if self._body is None else b"\n":
+            yield separator
         yield from self.body_pieces()
 
     def replace_body(self, body: MessageSpool) -> None:
@@ -116,20 +154,21 @@ class EditedMessage:
             self._body.close()
         self._body = body
 
-    def edit_header(self, edits: Iterable[HeaderEdit]) -> None:
+    def edit_header(self, edits: Iterable[HeaderEdit]) -> Steps[None]:
         """Change the header, in order. A place behind its end is the end, a field that does not exist is added."""
         fields = self._all
         # Where the fields of a name are: a milter may remove thousands, one by one, of a sender who wrote them.
         known, places = b"", [0]
         for edit in edits:
+            yield
             if not self._separator:
                 self._end_header()
             field, name = _make_field(edit), edit.name.lower()
             if edit.replaces and name != known:
-                known = name
-                places = [
-                    at for at, each in enumerate(fields) if each.name.lower() == name and each is not self._received
-                ]
+                known, places = name, []
+                for begin in range(0, len(fields), _STEP):
+                    places += self._find_named(name, begin)
+                    yield
             number = max(edit.place or 0, 1)
             if edit.place is None or (edit.replaces and number > len(places)):
                 if edit.value or not edit.replaces:
@@ -144,12 +183,19 @@ class EditedMessage:
                 del fields[places[number - 1]]
                 places[number - 1 :] = [at - 1 for at in places[number:]]
 
+    def _find_named(self, name: bytes, begin: int) -> list[int]:
+        """Return the places of the fields of a name among the _STEP fields from `begin` on."""
+        return [
+            at
+            for at, field in enumerate(self._all[begin : begin + _STEP], begin)
+            if field_name(field).lower() == name and field is not self._received
+        ]
+
     def _end_header(self) -> None:
         """End the last field, and the header, where the message does not."""
         self._separator = b"\n"
-        last = self._all[-1]
-        if not last.raw.endswith(b"\n"):
-            self._all[-1] = last._replace(raw=last.raw + b"\n")
+        if not self._all[-1].endswith(b"\n"):
+            self._all[-1] += b"\n"
 
     def close(self) -> None:
         """Forget the replaced body."""
@@ -157,8 +203,8 @@ class EditedMessage:
             self._body.close()
 
 
-def _make_field(edit: HeaderEdit) -> HeaderField:
+def _make_field(edit: HeaderEdit) -> bytes:
     """Return a field whose lines behind the first one are continuations, whatever its value has."""
     lines = edit.value.replace(b"\r\n", b"\n").replace(b"\r", b"\n").strip(b"\n").split(b"\n")
     folded = [lines[0], *(line if line[:1] in (b" ", b"\t") else b"\t" + line for line in lines[1:] if line.strip())]
-    return HeaderField(edit.name, edit.name + b":" + b"\n".join(folded) + b"\n")
+    return edit.name + b":" + b"\n".join(folded) + b"\n"

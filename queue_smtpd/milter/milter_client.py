@@ -5,6 +5,7 @@
     client.feed(data)               until `waits` is false
     client.answer                   what it says to the command
     client.take_edits()             what it wants changed, at the end of a message
+    client.take_body()              pieces of a new body, to be taken after each `feed`, since they may be large
 
 A command that the milter does not want is not sent, one that it does not answer does not wait. Its answers are not
 trusted: what is against the protocol, too long or too much raises FormatError, and the connection is then useless.
@@ -109,12 +110,6 @@ class HeaderEdit(NamedTuple):
     replaces: bool = False
 
 
-class BodyEdit(NamedTuple):
-    """The next piece of a body in the place of the message's, as the milter sends it."""
-
-    data: bytes
-
-
 class SenderEdit(NamedTuple):
     """Another sender, as a path in brackets or without."""
 
@@ -134,7 +129,7 @@ class QuarantineEdit(NamedTuple):
     reason: bytes
 
 
-Edit = HeaderEdit | BodyEdit | SenderEdit | RecipientEdit | QuarantineEdit
+Edit = HeaderEdit | SenderEdit | RecipientEdit | QuarantineEdit
 # Which action each edit is, and the first byte of its packet.
 _EDITS = {
     b"h": ADD_HEADERS,
@@ -150,12 +145,15 @@ _EDITS = {
 
 
 class MilterClient:
-    """One connection. `waits`: its milter has to answer. `progress` counts how often it said that it needs time."""
+    """One connection. `waits`: its milter has to answer. `progress` counts how often it said that it needs time.
+
+    `replaces_body`: it has sent a new body, which may be empty, for the message that has ended.
+    """
 
     __slots__ = (
-        *("_actions", "_body_bytes", "_buffer", "_command", "_edit_bytes", "_edit_count", "_edits", "_out"),
+        *("_actions", "_body", "_body_bytes", "_buffer", "_command", "_edit_bytes", "_edit_count", "_edits", "_out"),
         *("_steps", "_version", "_wanted"),
-        *("answer", "progress", "waits"),
+        *("answer", "progress", "replaces_body", "waits"),
     )
 
     def __init__(self) -> None:
@@ -170,6 +168,8 @@ class MilterClient:
         self._buffer = bytearray()
         self._out: list[bytes] = []
         self._edits: list[Edit] = []
+        self._body: list[bytes] = []
+        self.replaces_body = False
         self._edit_bytes = self._edit_count = self._body_bytes = 0
 
     # Commands.
@@ -215,6 +215,11 @@ class MilterClient:
         self._ask(b"N", b"", macros)
 
     @property
+    def wants_headers(self) -> bool:
+        """Whether it wants the fields of the header."""
+        return not self._steps & NO_HEADERS
+
+    @property
     def wants_body(self) -> bool:
         """Whether it wants the body, or more of it."""
         return not self._steps & NO_BODY and self.answer.kind is not AnswerKind.SKIP
@@ -226,7 +231,8 @@ class MilterClient:
 
     def end_message(self, macros: Mapping[bytes, bytes]) -> None:
         """Ask what becomes of the message."""
-        self._edits = []
+        self._edits, self._body = [], []
+        self.replaces_body = False
         self._edit_bytes = self._edit_count = self._body_bytes = 0
         self._ask(b"E", b"", macros)
 
@@ -284,6 +290,11 @@ class MilterClient:
         edits, self._edits = self._edits, []
         return edits
 
+    def take_body(self) -> list[bytes]:
+        """Return the pieces of a new body since the last call."""
+        pieces, self._body = self._body, []
+        return pieces
+
     def _take(self, kind: bytes, data: bytes) -> None:
         if self._command == b"O":
             self._take_offer(kind, data)
@@ -328,7 +339,8 @@ class MilterClient:
             self._body_bytes += len(data) + 100
             if self._body_bytes > NEW_BODY_MOST:
                 raise FormatError(f"a new body over {NEW_BODY_MOST} bytes")
-            self._edits.append(BodyEdit(data))
+            self._body.append(data)
+            self.replaces_body = True
             return
         self._edit_bytes += len(data) + 100
         self._edit_count += 1

@@ -1,21 +1,45 @@
-"""A connection to a milter on the event loop: commands go out, and each answer is waited for, until a time."""
+"""A connection to a milter on the event loop: commands go out, and each answer is waited for, until a time.
+
+A milter that cannot be asked needs a person: an alert says so, once in a while and not for each session.
+"""
 
 import asyncio
 import socket
 import time
+from collections.abc import Callable
 
 from queue_base.errors import reason
 from queue_smtpd.milter.milter_client import MilterAnswer, MilterClient
 from queue_wire.control.milters import MilterLine
 from queue_wire.format_error import FormatError
+from queue_wire.logline import alert
 
 _READ_MOST = 65536
 # A milter may ask for more time again and again, but a client waits ten minutes for the end of its message.
 LONGEST = 560.0
+# Seconds between two alerts about one milter.
+ALERT_SECONDS = 600.0
 
 
 class MilterTrouble(Exception):
     """The milter cannot be asked; the text says why. The link is useless."""
+
+
+class MilterAlerts:
+    """What the log was told of milters that cannot be asked, of all sessions of this process."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self._told: dict[str, float] = {}
+
+    def note(self, line: MilterLine, error: MilterTrouble, now: float) -> list[bytes]:
+        """Return the log lines for a milter that could not be asked: an alert, or none if there was one lately."""
+        if now < self._told.get(line.name, now - ALERT_SECONDS) + ALERT_SECONDS:
+            return []
+        self._told[line.name] = now
+        following = "mail is accepted without it" if line.accepts else "its mail is deferred"
+        return [alert(f"unable to ask milter {line.name}: {error}; {following}")]
 
 
 class MilterLink:
@@ -47,10 +71,11 @@ class MilterLink:
         self.client.negotiate()
         await self.exchange(time.monotonic() + line.connect)
 
-    async def exchange(self, until: float) -> MilterAnswer:
+    async def exchange(self, until: float, take_body: Callable[[bytes], None] | None = None) -> MilterAnswer:
         """Send what the client has to send, and return the answer that it waits for. Raises MilterTrouble.
 
         `until` is a monotonic time. A milter that says that it needs time has as long again, up to LONGEST in all.
+        `take_body` gets the pieces of a new body as they come.
         """
         client, reader, writer = self.client, self._reader, self._writer
         assert reader is not None and writer is not None
@@ -73,6 +98,9 @@ class MilterLink:
                     if not data:
                         raise MilterTrouble("it has closed the connection")
                     client.feed(data)
+                    if take_body is not None:
+                        for piece in client.take_body():
+                            take_body(piece)
                     if client.progress > progress:
                         more = min(until - begun, begun + LONGEST - time.monotonic())
                         limit.reschedule(loop.time() + more)

@@ -3,9 +3,12 @@
 A milter is asked from the first MAIL on, with what is known of the client then; what it says to the connection or to
 EHLO is the reply to MAIL. Each stage asks all milters, until one refuses. At the end of a message each one gets the
 message as those before it have changed it. None of the methods raises, whatever a milter does: one that cannot be asked
-refuses for now, or is left out for the rest of the session (`default=accept`).
+refuses for now, or is left out for the rest of the session (`default=accept`). The log has that of each session, and an
+alert once in a while.
 """
 
+import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import NamedTuple
@@ -13,14 +16,22 @@ from typing import NamedTuple
 from queue_base.errors import reason
 from queue_smtp.path import pack_path, unpack_path
 from queue_smtp.server_replies import MESSAGE_REFUSED, QUEUE_UNAVAILABLE, ServerReply
-from queue_smtpd.milter.edited_message import EditedMessage, find_header_fault
+from queue_smtpd.milter.edited_message import (
+    HEADER_MOST,
+    EditedMessage,
+    Found,
+    Steps,
+    field_name,
+    field_value,
+    find_header_fault,
+    parse_header,
+)
 from queue_smtpd.milter.message_spool import MessageSpool, SpoolMemory
 from queue_smtpd.milter.milter_client import (
     GO_ON,
     NEW_BODY_MOST,
     UNAVAILABLE,
     AnswerKind,
-    BodyEdit,
     Edit,
     HeaderEdit,
     MilterAnswer,
@@ -28,7 +39,7 @@ from queue_smtpd.milter.milter_client import (
     RecipientEdit,
     SenderEdit,
 )
-from queue_smtpd.milter.milter_link import MilterLink, MilterTrouble
+from queue_smtpd.milter.milter_link import MilterAlerts, MilterLink, MilterTrouble
 from queue_smtpd.sessions import session_log
 from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_wire.control.milters import ACCEPT, HOLD, REFUSE, FilterSetup, MilterLine
@@ -37,6 +48,8 @@ from queue_wire.format_error import FormatError
 
 # Of recipients, with those that milters add.
 RECIPIENTS_MOST = 5000
+# Seconds of work on one message before it is the turn of others.
+TURN_SECONDS = 0.005
 
 # Takes log lines.
 LogLines = Callable[[list[bytes]], None]
@@ -81,15 +94,22 @@ class _AskedMilter:
 
 
 class SessionFilter:
-    """The filters of the session with this number. `log` takes lines."""
+    """The filters of the session with this number. `log` takes lines. All sessions share `memory` and `alerts`."""
 
     def __init__(
-        self, setup: FilterSetup, session: int, place: FilterPlace, memory: SpoolMemory, log: LogLines
+        self,
+        setup: FilterSetup,
+        session: int,
+        place: FilterPlace,
+        memory: SpoolMemory,
+        alerts: MilterAlerts,
+        log: LogLines,
     ) -> None:
         self._setup = setup
         self._session = session
         self._place = place
         self._memory = memory
+        self._alerts = alerts
         self._log = log
         self._milters = [_AskedMilter(line) for line in setup.milters]
         self._client = ClientFacts("")
@@ -98,6 +118,33 @@ class SessionFilter:
         self._received = b""
         self._spool: MessageSpool | None = None
         self._message: EditedMessage | None = None
+
+    @property
+    def program(self) -> str:
+        """The program that queues messages, empty for none."""
+        return self._setup.program
+
+    def environment(self, relays: bool) -> dict[bytes, bytes]:
+        """Return what a program is told of the client, as by tcpserver; `relays`: it may send mail to everybody.
+
+        Empty: the variable is not to be there.
+        """
+        client, place = self._client, self._place
+        return {
+            b"PROTO": b"TCP",
+            b"TCPREMOTEIP": client.address.encode(),
+            b"TCPREMOTEPORT": b"%d" % place.client_port,
+            b"TCPREMOTEHOST": client.name,
+            b"TCPREMOTEINFO": client.user,
+            b"TCPLOCALIP": client.server.encode(),
+            b"TCPLOCALPORT": b"%d" % place.server_port,
+            b"SMTPAUTHUSER": client.user,
+            b"RELAYCLIENT": b"1" if relays else b"",
+        }
+
+    def note_program(self, what: bytes) -> None:
+        """Log what a program has said, or what went wrong with it."""
+        self._note(os.fsencode(self._setup.program), what)
 
     # The envelope.
 
@@ -131,7 +178,7 @@ class SessionFilter:
         if each.refusal is not None:
             return MilterAnswer(AnswerKind.REFUSE, each.refusal)
         if each.told is None:
-            host = client.name or b"[%s]" % client.address.encode()
+            host = client.name or b"[%s]" % client.shown_address.encode()
             each.link.client.connect(host, client.address, self._place.client_port, self._macros)
             if self._keep(each, answer := await self._exchange(each)):
                 return answer
@@ -209,12 +256,13 @@ class SessionFilter:
         try:
             if spool is None or spool.failed:
                 return verdict._replace(reply=QUEUE_UNAVAILABLE)
-            message = self._message = EditedMessage(self._received, spool)
+            header = await _in_turns(parse_header(spool.head(HEADER_MOST)))
+            message = self._message = EditedMessage(self._received, header, spool)
         except OSError:
             return verdict._replace(reply=QUEUE_UNAVAILABLE)
         fault = b""
         if self._setup.headerfaults != ACCEPT:
-            fault = find_header_fault(message.header, spool.size, self._smtputf8)
+            fault = await _in_turns(find_header_fault(header, spool.size, self._smtputf8))
         if fault:
             self._note(b"header", b"has " + fault)
             if self._setup.headerfaults == REFUSE:
@@ -233,7 +281,8 @@ class SessionFilter:
 
     async def _ask_one(self, each: _AskedMilter, message: EditedMessage, verdict: FilterVerdict) -> FilterVerdict:
         """Give the message to a milter, and make its changes."""
-        body = MessageSpool(self._memory, NEW_BODY_MOST)
+        body = _NewBody(MessageSpool(self._memory, NEW_BODY_MOST))
+        kept = False
         try:
             answer, edits = await self._pass_message(each, message, body)
             if answer.kind is AnswerKind.REFUSE:
@@ -242,24 +291,25 @@ class SessionFilter:
             if answer.kind is AnswerKind.DISCARD:
                 self._note(each.line.name.encode(), b"discards message")
                 return verdict._replace(discards=True)
-            if body.failed:
+            if body.spool.failed:
                 raise MilterTrouble("the new body is too large, or the disk is full")
             changed = _change_envelope(verdict, edits)
+            await _in_turns(message.edit_header([edit for edit in edits if isinstance(edit, HeaderEdit)]))
+            if each.link is not None and each.link.client.replaces_body:
+                message.replace_body(body.spool)
+                kept = True
         except MilterTrouble as error:
-            body.close()
             failed = self._fail(each, error)
             return verdict if failed.reply is None else verdict._replace(reply=failed.reply)
-        message.edit_header(edit for edit in edits if isinstance(edit, HeaderEdit))
-        if any(isinstance(edit, BodyEdit) for edit in edits):
-            message.replace_body(body)
-        else:
-            body.close()
+        finally:
+            if not kept:
+                body.spool.close()
         if changed.hold != verdict.hold:
             self._note(each.line.name.encode(), changed.hold.replace(b"milter: ", b"holds message: ", 1))
         return changed if changed.recipients else changed._replace(discards=True)
 
     async def _pass_message(
-        self, each: _AskedMilter, message: EditedMessage, body: MessageSpool
+        self, each: _AskedMilter, message: EditedMessage, body: "_NewBody"
     ) -> tuple[MilterAnswer, list[Edit]]:
         """Send the message to a milter. Return its last answer and its changes; the new body is in `body`.
 
@@ -269,33 +319,29 @@ class SessionFilter:
         assert link is not None
         client = link.client
         until = time.monotonic() + each.line.content
+        turn_ends = time.monotonic() + TURN_SECONDS
         async for _ in self._commands(each, message):
             answer = await link.exchange(until)
             if answer.kind not in (AnswerKind.CONTINUE, AnswerKind.SKIP):
                 each.takes = False
                 return answer, []
+            if time.monotonic() >= turn_ends:
+                # A command that is not sent, or whose answer is there, waits for nothing.
+                await asyncio.sleep(0)
+                turn_ends = time.monotonic() + TURN_SECONDS
         client.end_message(self._macros)
-        answer = await link.exchange(until)
+        answer = await link.exchange(until, body.add)
         each.begun = False
-        edits = client.take_edits()
-        if answer.kind in (AnswerKind.REFUSE, AnswerKind.DISCARD):
-            return answer, []
-        held = False
-        for edit in edits:
-            if isinstance(edit, BodyEdit):
-                # Its pieces may divide a CR from its LF.
-                data = (b"\r" if held else b"") + edit.data
-                held = data.endswith(b"\r")
-                body.add((data[:-1] if held else data).replace(b"\r\n", b"\n"))
-        return answer, edits
+        return answer, client.take_edits()
 
     async def _commands(self, each: _AskedMilter, message: EditedMessage) -> AsyncIterator[None]:
         """Make the commands of a message, one after the other. Raises MilterTrouble."""
         assert each.link is not None
         client = each.link.client
-        for field in message.fields:
-            client.header(field.name, field.value)
-            yield
+        if client.wants_headers:
+            for field in message.fields:
+                client.header(field_name(field), field_value(field))
+                yield
         client.end_headers(self._macros)
         yield
         try:
@@ -360,6 +406,7 @@ class SessionFilter:
     def _fail(self, each: _AskedMilter, error: MilterTrouble) -> MilterAnswer:
         """Return what counts in the place of an answer that there is not."""
         self._note(each.line.name.encode(), b"failed: " + str(error).encode("utf-8", "backslashreplace"))
+        self._log(self._alerts.note(each.line, error, time.monotonic()))
         self._drop_link(each)
         if each.line.accepts:
             each.passed, each.takes = True, False
@@ -373,9 +420,38 @@ class SessionFilter:
             link.close()
 
 
+class _NewBody:
+    """Takes a new body as a milter sends it: its pieces may divide a CR from its LF."""
+
+    __slots__ = ("_held", "spool")
+
+    def __init__(self, spool: MessageSpool) -> None:
+        self.spool = spool
+        self._held = b""
+
+    def add(self, data: bytes) -> None:
+        data = self._held + data
+        self._held = b"\r" if data.endswith(b"\r") else b""
+        self.spool.add(data.removesuffix(b"\r").replace(b"\r\n", b"\n"))
+
+
+async def _in_turns(steps: Steps[Found]) -> Found:
+    """Do all the work of some steps, and let other connections have their turns."""
+    turn_ends = time.monotonic() + TURN_SECONDS
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
+        if time.monotonic() >= turn_ends:
+            await asyncio.sleep(0)
+            turn_ends = time.monotonic() + TURN_SECONDS
+
+
 def _macros(place: FilterPlace, client: ClientFacts, identity: bytes, sender: bytes) -> dict[bytes, bytes]:
     """Return the macros of a message, by the names that Postfix and Sendmail have for them."""
-    address = client.address.encode()
+    address = b"unknown" if client.hidden else client.address.encode()
     name = client.name or b"unknown"
     found = {
         b"j": place.me,

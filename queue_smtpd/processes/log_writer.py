@@ -17,14 +17,16 @@ PROGRAM = "queue-smtpd"
 class LogWriter:
     """Writes on a descriptor; with None to syslog."""
 
+    descriptor: int | None = None
+
     def __init__(self, descriptor: int | None) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         if descriptor is None:
             syslog.openlog(PROGRAM, syslog.LOG_PID, syslog.LOG_MAIL)
 
     def write(self, lines: list[bytes]) -> None:
         """Write lines, each without its newline."""
-        if self._descriptor is None:
+        if self.descriptor is None:
             for line in lines:
                 syslog.syslog(line.decode("ascii", "replace"))
             return
@@ -37,19 +39,19 @@ class LogWriter:
         self._put(block)
 
     def _put(self, block: bytes) -> None:
-        assert self._descriptor is not None
+        assert self.descriptor is not None
         while block:
             try:
-                block = block[os.write(self._descriptor, block) :]
+                block = block[os.write(self.descriptor, block) :]
             except BlockingIOError:
                 # Whoever made the pipe has made it non-blocking.
-                select.select([], [self._descriptor], [])
+                select.select([], [self.descriptor], [])
             except OSError:
                 return
 
     def complain(self, text: str) -> None:
         """Say what is wrong with the program itself."""
-        if self._descriptor is None:
+        if self.descriptor is None:
             syslog.syslog(syslog.LOG_ERR, text.replace("\n", "/"))
         else:
             complain(PROGRAM, text)

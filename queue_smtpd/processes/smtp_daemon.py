@@ -105,6 +105,8 @@ class SmtpDaemon:
         self._tls = tls
         # What was wrong with certificates when they were read last.
         self._faults: list[str] = []
+        # Exceptions that nobody expects, when certificates and users were read last.
+        self._mistakes: dict[str, str] = {}
         self._rereading: asyncio.Task[None] | None = None
         self._reread_at = time.monotonic() + REREAD_SECONDS
         self._loop = loop
@@ -203,21 +205,37 @@ class SmtpDaemon:
         """Offer AUTH as the file of the users, or its lack, has it. A large file takes time, so a thread reads it."""
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            if await self._loop.run_in_executor(None, self._authenticator.refresh):
-                self._take_config(self._config)
+            try:
+                if await self._loop.run_in_executor(None, self._authenticator.refresh):
+                    self._take_config(self._config)
+                self._mistakes.pop("users", None)
+            except Exception as error:
+                self._note_mistake("users", error)
 
     def _reread_certificates(self) -> None:
         if self._rereading is None:
             self._rereading = self._loop.create_task(self._take_certificates())
 
     async def _take_certificates(self) -> None:
-        # Disks, and root's process, may be slow, and a context takes a millisecond.
-        faults = await self._loop.run_in_executor(None, self._tls.refresh)
-        self._log.write([alert(fault) for fault in faults if fault not in self._faults])
-        self._faults = faults
-        self._take_config(self._config)
-        self._reread_at = time.monotonic() + REREAD_SECONDS
-        self._rereading = None
+        try:
+            # Disks, and root's process, may be slow, and a context takes a millisecond.
+            faults = await self._loop.run_in_executor(None, self._tls.refresh)
+            self._log.write([alert(fault) for fault in faults if fault not in self._faults])
+            self._faults = faults
+            self._take_config(self._config)
+            self._mistakes.pop("certificates", None)
+        except Exception as error:
+            self._note_mistake("certificates", error)
+        finally:
+            self._reread_at = time.monotonic() + REREAD_SECONDS
+            self._rereading = None
+
+    def _note_mistake(self, what: str, error: Exception) -> None:
+        """Log that something could not be read anew as it should, when that begins, or is another mistake."""
+        text = repr(error)
+        if text != self._mistakes.get(what):
+            self._log.write([alert(f"unable to read the {what} anew: {text}; the old ones stay; report this")])
+        self._mistakes[what] = text
 
     def _take_config(self, config: SmtpdConfig) -> None:
         self._config = config

@@ -17,7 +17,8 @@ class ClientFacts(NamedTuple):
 
     `name` is the name that DNS has for the address and that has this address, empty if there is none. `hello` is what
     EHLO or HELO said. `user` is the authenticated one, or empty, and `mechanism` how it has authenticated. `relays`:
-    RELAYCLIENT is set, so the client may send mail to everybody.
+    RELAYCLIENT is set, so the client may send mail to everybody. `hidden`: the proxy does not know the address, which
+    is empty.
     """
 
     address: str
@@ -29,6 +30,12 @@ class ClientFacts(NamedTuple):
     user: bytes = b""
     relays: bool = False
     mechanism: bytes = b""
+    hidden: bool = False
+
+    @property
+    def shown_address(self) -> str:
+        """The address as people see it."""
+        return self.address or ("unknown" if self.hidden else "local")
 
 
 def replace_client(client: ClientFacts, attributes: dict[bytes, bytes]) -> ClientFacts:
@@ -37,8 +44,9 @@ def replace_client(client: ClientFacts, attributes: dict[bytes, bytes]) -> Clien
     What was known of another address does not count for this one, nor does AUTH or RELAYCLIENT. TLS is that of the
     connection. HELO and PROTO stay until the next EHLO or HELO.
     """
-    address, name = client.address, client.name
+    address, name, hidden = client.address, client.name, client.hidden
     if b"ADDR" in attributes:
+        hidden = not attributes[b"ADDR"]
         address, name = plain_address(attributes[b"ADDR"].decode()), b""
     server = plain_address(attributes[b"DESTADDR"].decode()) if b"DESTADDR" in attributes else client.server
     user = attributes.get(b"LOGIN", b"")
@@ -52,6 +60,7 @@ def replace_client(client: ClientFacts, attributes: dict[bytes, bytes]) -> Clien
         user,
         False,
         b"XCLIENT" if user else b"",
+        hidden,
     )
 
 

@@ -2,8 +2,10 @@
 
     Received: from HELLO (NAME [192.0.2.1])
       (using TLSv1.3 with cipher TLS_AES_256_GCM_SHA384; authenticated as joe)
-      by mx.example.org with ESMTPSA id 4711-3;
+      by mx.example.org with ESMTPSA id 2663293;
       23 Nov 2026 01:00:00 -0000
+
+The number is that of the message in the queue. queue-intake knows it, and puts it in the place of NUMBER_PLACE.
 
 What the client says of itself, and names from DNS, are shown with `_` for every character that has a meaning in a
 header. So they cannot end the field, or be read as another part of it.
@@ -13,15 +15,16 @@ import re
 
 from queue_base.queue.writer import mail_date
 from queue_smtpd.sessions.client_facts import ClientFacts
+from queue_wire.pipes.qmtp import NUMBER_PLACE
 
 _UNSAFE = re.compile(rb"[^A-Za-z0-9.:@+\[\]_-]")
 _NAME_MAX = 255
 
 
-def pack_received(client: ClientFacts, me: bytes, identity: bytes, seconds: int, smtputf8: bool = False) -> bytes:
-    """Return the field with its LF. `identity` names the message in the log of the server."""
+def pack_received(client: ClientFacts, me: bytes, seconds: int, smtputf8: bool = False) -> bytes:
+    """Return the field with its LF, and with NUMBER_PLACE."""
     name = shown_name(client.name) or b"unknown"
-    address = client.address.encode() or b"local"
+    address = client.shown_address.encode()
     literal = b"IPv6:" + address if b":" in address else address
     notes = []
     if client.tls is not None:
@@ -31,7 +34,7 @@ def pack_received(client: ClientFacts, me: bytes, identity: bytes, seconds: int,
     lines = [b"Received: from %s (%s [%s])" % (shown_name(client.hello) or b"unknown", name, literal)]
     if notes:
         lines.append(b"(%s)" % b"; ".join(notes))
-    lines.append(b"by %s with %s id %s;" % (shown_name(me), protocol_keyword(client, smtputf8), shown_name(identity)))
+    lines.append(b"by %s with %s id %s;" % (shown_name(me), protocol_keyword(client, smtputf8), NUMBER_PLACE))
     lines.append(mail_date(seconds).encode())
     return b"\n  ".join(lines) + b"\n"
 

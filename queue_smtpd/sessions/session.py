@@ -34,6 +34,7 @@ from queue_smtp.server_events import (
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.sessions import session_log as log
 from queue_smtpd.sessions.client_facts import ClientFacts, TlsFacts, replace_client
+from queue_smtpd.sessions.forged_results import ForgedResults
 from queue_smtpd.sessions.received_line import pack_received
 from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.sessions.session_policy import Decision, SessionPolicy
@@ -150,7 +151,8 @@ class SessionSetup(NamedTuple):
 
     relay_suffix: what is added to each recipient; the value of RELAYCLIENT, as of qmail-smtpd. With `filters`, the
     caller asks them: about senders and recipients when it gets a question, and about messages itself. `dnslists` and
-    `greylist`: strangers are looked up there. The hosts of `xclients` may use XCLIENT.
+    `greylist`: strangers are looked up there. The hosts of `xclients` may use XCLIENT. `authserv` are the authserv-ids
+    of this host, whose Authentication-Results clients that may not relay cannot send.
     """
 
     me: bytes
@@ -161,15 +163,16 @@ class SessionSetup(NamedTuple):
     dnslists: bool = False
     greylist: bool = False
     xclients: tuple[Network, ...] = ()
+    authserv: frozenset[bytes] = frozenset()
 
 
 class SmtpSession:
     """A session. `number` is that of its log lines; `now` is a monotonic time in seconds everywhere."""
 
     __slots__ = (
-        *("_begun", "_client", "_counted", "_errors", "_filtered", "_lines", "_listed", "_mailbox", "_messages"),
-        *("_number", "_port", "_received", "_recipients", "_sender", "_server", "_server_port", "_setup", "_size"),
-        *("_speaks_for_others", "_started", "_unknown", "_unlisted"),
+        *("_begun", "_client", "_counted", "_errors", "_filtered", "_forged", "_lines", "_listed", "_mailbox"),
+        *("_messages", "_number", "_port", "_received", "_recipients", "_sender", "_server", "_server_port", "_setup"),
+        *("_size", "_speaks_for_others", "_started", "_unknown", "_unlisted"),
     )
 
     def __init__(self, number: int, client: ClientFacts, setup: SessionSetup, now: float) -> None:
@@ -192,6 +195,8 @@ class SmtpSession:
         self._unlisted = False
         # A wrong password has been counted.
         self._counted = False
+        # What removes Authentication-Results from the message that is being received.
+        self._forged: ForgedResults | None = None
         # A MessageStarted was answered with yes, and its end was not reported.
         self._started = False
 
@@ -245,7 +250,7 @@ class SmtpSession:
         client = self._client
         return SessionStatus(
             self._number,
-            client.address or "local",
+            client.shown_address,
             client.name.decode("utf-8", "replace"),
             port,
             state,
@@ -268,7 +273,7 @@ class SmtpSession:
         """Greet the client, or turn it away, with `busy` in any case. The ports are for the log."""
         client = self._client
         self._port, self._server_port = port, server_port
-        self._lines.append(log.connect(self._number, client.address, port, client.name, client.server, server_port))
+        self._lines.append(log.connect(self._number, *self._places()))
         reply = busy or self._judge_connection(now)
         if reply is not None:
             self._log_refusal(b"connect", reply)
@@ -441,8 +446,8 @@ class SmtpSession:
             return self._go_on(self._server.answer(reply), now)
         self._started = True
         self._received += 1
-        identity = b"%d-%d" % (self._number, self._received)
-        field = pack_received(self._client, self._setup.me, identity, seconds, self._server.smtputf8)
+        self._forged = None if self._setup.policy.relays(self._client) else ForgedResults(self._setup.authserv)
+        field = pack_received(self._client, self._setup.me, seconds, self._server.smtputf8)
         return [MessageText(field), *self._go_on(self._server.answer(), now)]
 
     def end_message(self, answer: Answer | None, now: float) -> list[Action]:
@@ -482,7 +487,9 @@ class SmtpSession:
         """Carry out an event; return those that follow from an answer."""
         server = self._server
         if isinstance(event, MessagePiece):
-            actions.append(MessageText(event.data))
+            text = event.data if self._forged is None else self._forged.feed(event.data)
+            if text:
+                actions.append(MessageText(text))
         elif isinstance(event, RecipientGiven):
             return self._take_recipient(event, actions, now)
         elif isinstance(event, SenderGiven):
@@ -495,6 +502,8 @@ class SmtpSession:
             actions.append(MessageStarted())
         elif isinstance(event, MessageEnded):
             self._size = event.size
+            if self._forged is not None and (rest := self._forged.end()):
+                actions.append(MessageText(rest))
             actions.append(MessageFinished(self._sender, self._recipients))
         elif isinstance(event, HelloGiven):
             self._client = self._client._replace(hello=event.name, esmtp=event.esmtp)
@@ -537,13 +546,17 @@ class SmtpSession:
         self._messages = self._errors = self._unknown = 0
         self._listed = None
         self._unlisted = self._counted = False
-        place = client.address, self._port, client.name, client.server, self._server_port
-        self._lines.append(log.connect(self._number, *place))
+        self._lines.append(log.connect(self._number, *self._places()))
         if client.tls is not None:
             self._lines.append(log.tls_started(self._number, client.tls.version, client.tls.cipher))
         if client.user:
             self._lines.append(log.authenticated(self._number, client.user, client.mechanism))
         return ClientReplaced(client.address, self._port, self._server_port)
+
+    def _places(self) -> tuple[str, int, bytes, str, int]:
+        """Return where the client and the server are, for the log."""
+        client = self._client
+        return client.shown_address, self._port, client.name, client.server, self._server_port
 
     def _log_end(self, reason: str, now: float) -> None:
         seconds = int(now - self._begun)

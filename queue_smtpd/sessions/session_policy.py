@@ -73,6 +73,10 @@ class SessionPolicy:
         """Return whether the client is no stranger, and nothing is done to slow it down."""
         return may_relay(client, self._rules) or self._limits.exempts(client.address)
 
+    def relays(self, client: ClientFacts) -> bool:
+        """Return whether the client may send to everybody, so what it says of other hosts is believed."""
+        return may_relay(client, self._rules)
+
     def count_refused_user(self, client: ClientFacts, now: float) -> ServerReply | None:
         """Count a wrong password; a reply ends the session."""
         if self._limits.exempts(client.address):

@@ -2,10 +2,15 @@
 
 It is used by one thread. An error of SQLite is raised as it is; nothing but memory of attempts is lost with the file. A
 triplet is kept as a hash, so nobody reads there who writes to whom.
+
+If the file was removed or replaced, `moved` says so: what is written to the old one is lost. The last process that
+closes it removes the new one's log, because SQLite knows it by its name; then the file is to be opened again, too.
 """
 
 import hashlib
+import os
 import sqlite3
+from contextlib import suppress
 
 from queue_smtpd.strangers.greylisting import KnownNetwork, Triplet, judge_attempt
 from queue_wire.control.strangers.greylist import GreylistRules
@@ -26,12 +31,14 @@ class GreylistStore:
     """The file. Raises sqlite3.Error."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         self._database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")
             for statement in _SCHEMA:
                 self._database.execute(statement)
+            self._files = self._identify()
         except BaseException:
             self._database.close()
             raise
@@ -39,6 +46,28 @@ class GreylistStore:
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+    def moved(self) -> bool:
+        """Return whether the file, or its log, is not the one that is open. Raises OSError."""
+        return self._identify() != self._files
+
+    def close_moved(self) -> None:
+        """Close the file, which was removed or replaced. Its log goes with it: it is none of the new file's."""
+        self._database.close()
+        with suppress(FileNotFoundError):
+            if os.stat(f"{self._path}-wal").st_ino == self._files[1]:
+                os.unlink(f"{self._path}-wal")
+                os.unlink(f"{self._path}-shm")
+
+    def _identify(self) -> tuple[tuple[int, int] | None, int | None]:
+        """Return what the file is, and its log; None for one that is not there."""
+        file = log = None
+        with suppress(FileNotFoundError):
+            found = os.stat(self._path)
+            file = found.st_dev, found.st_ino
+        with suppress(FileNotFoundError):
+            log = os.stat(f"{self._path}-wal").st_ino
+        return file, log
 
     def judge(self, network: str, sender: bytes, recipient: bytes, now: int, rules: GreylistRules) -> int:
         """Note an attempt; return how many seconds its client has to wait, 0 if it may pass."""

@@ -1,7 +1,8 @@
 """Asks what is remembered for greylisting in a thread, so that no disk stalls the event loop (control/greylist).
 
 If the file cannot be used, nobody is greylisted, and the log has an alert when that begins. It is tried again after a
-while. So it is if more strangers wait for an answer than the thread keeps up with.
+while. So it is if more strangers wait for an answer than the thread keeps up with. A file that was removed or replaced
+is noticed at the next question.
 """
 
 import asyncio
@@ -73,6 +74,9 @@ class Greylist:
 
     def _ask(self, network: str, sender: bytes, recipient: bytes) -> int:
         try:
+            if self._store is not None and self._store.moved():
+                store, self._store = self._store, None
+                store.close_moved()
             if self._store is None:
                 directory = os.path.dirname(self._path)
                 if not os.path.isdir(directory):

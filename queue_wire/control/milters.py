@@ -1,16 +1,17 @@
 """`control/milters`: the milters that queue-smtpd asks about mail, in their order; and `control/headerfaults`. Pure.
 
-    PLACE [ROLE...] [default=ACTION] [connect=SECONDS] [command=SECONDS] [content=SECONDS]
+    PLACE [ROLE...] [default=ACTION] [authserv=ID] [connect=SECONDS] [command=SECONDS] [content=SECONDS]
 
 PLACE is `inet:HOST:PORT`, with an IPv6 address in brackets, or `unix:/PATH`. With roles of listeners (`mx`,
 `submission`, `submissions`) only these have the milter. ACTION says what becomes of mail if it cannot be asked:
-`tempfail` or `accept`. The seconds are those for a connection, for the answer to a command, and for the whole message.
+`tempfail` or `accept`. ID is the authserv-id of its Authentication-Results (RFC 8601) where that is not `me`. The
+seconds are those for a connection, for the answer to a command, and for the whole message.
 """
 
 import re
 from typing import NamedTuple
 
-from queue_wire.control.lines import numbered_lines, unpack_line
+from queue_wire.control.lines import numbered_lines, unpack_line, unpack_lines
 from queue_wire.control.listeners import Role
 from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
@@ -21,6 +22,7 @@ SECONDS_MOST = 540
 _PLACE = re.compile(rb"inet:(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})|(?:unix|local):(/[!-~]+)")
 _ROLES = {role.value: role for role in Role}
 _SECONDS = ("connect", "command", "content")
+AUTHSERV = re.compile(rb"[A-Za-z0-9_.@+-]+")
 # The length of a path in struct sockaddr_un.
 _PATH_MOST = 107
 
@@ -28,7 +30,7 @@ _PATH_MOST = 107
 class MilterLine(NamedTuple):
     """One line. `path` is that of a Unix socket; it is empty for `host` and `port`. No `roles` are all of them.
 
-    `accepts`: mail is taken if the milter cannot be asked.
+    `accepts`: mail is taken if the milter cannot be asked. `authserv` is in lower case, empty if it is `me`.
     """
 
     name: str
@@ -40,18 +42,23 @@ class MilterLine(NamedTuple):
     connect: int = 30
     command: int = 30
     content: int = 300
+    authserv: bytes = b""
 
 
 class FilterSetup(NamedTuple):
-    """The filters of a listener: its milters, and which of FATES a message has whose header breaks RFC 5322."""
+    """The filters of a listener: its milters, and which of FATES a message has whose header breaks RFC 5322.
+
+    `program` is the path of one that queues the message in the place of queue-intake, empty for none.
+    """
 
     milters: tuple[MilterLine, ...] = ()
     headerfaults: bytes = ACCEPT
+    program: str = ""
 
     @property
     def any(self) -> bool:
         """Whether there is something to filter."""
-        return bool(self.milters) or self.headerfaults != ACCEPT
+        return bool(self.milters) or self.headerfaults != ACCEPT or bool(self.program)
 
     def of(self, role: Role) -> "FilterSetup":
         """Return the filters that listeners of a role have."""
@@ -64,6 +71,15 @@ def unpack_header_faults(data: bytes) -> bytes:
     if word not in FATES:
         raise LineError(1, f"not accept, copy, hold or refuse: {quoted(word)}")
     return word
+
+
+def unpack_arc_authserv(data: bytes) -> bytes:
+    """Return the authserv-id that control/arc names, in lower case; empty if that is `me`, or nothing is sealed.
+
+    queue-remote reads the rest of it, and says what is wrong there.
+    """
+    words = b" ".join(unpack_lines(data)).lower().split()
+    return words[1] if len(words) == 2 else b""
 
 
 def unpack_milters(data: bytes) -> list[MilterLine]:
@@ -96,10 +112,13 @@ def _take_word(line: MilterLine, word: str) -> MilterLine:
         return line._replace(roles=(*line.roles, _ROLES[name]))
     if name == "default" and value in ("accept", "tempfail"):
         return line._replace(accepts=value == "accept")
+    if name == "authserv" and AUTHSERV.fullmatch(value.encode()):
+        return line._replace(authserv=value.lower().encode())
     if name in _SECONDS and value.isascii() and value.isdigit() and len(value) < 4 and 0 < int(value) <= SECONDS_MOST:
         seconds = {each: getattr(line, each) for each in _SECONDS} | {name: int(value)}
         return line._replace(connect=seconds["connect"], command=seconds["command"], content=seconds["content"])
     raise FormatError(
-        f"neither a role, default=accept, default=tempfail, nor {', '.join(_SECONDS)} with 1 to {SECONDS_MOST} seconds:"
+        f"neither a role, default=accept, default=tempfail, authserv=ID, nor {', '.join(_SECONDS)} with 1 to "
+        f"{SECONDS_MOST} seconds:"
         f" {quoted(word.encode())}"
     )

@@ -14,6 +14,7 @@ from queue_wire.control.lines import (
     NUMBERS,
     SIZES,
     lines_without_colon,
+    numbered_lines,
     unpack_line,
     unpack_lines,
     unpack_number,
@@ -25,7 +26,7 @@ from queue_wire.control.relayrecipients import unpack_relay_recipients
 from queue_wire.control.schedule import unpack_ages, unpack_schedule
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.control.srs_domain import unpack_srs_domain
-from queue_wire.format_error import InLine, LineError
+from queue_wire.format_error import InLine, LineError, quoted
 from queue_wire.logline import escape
 
 # Shapes. A LINE is the first line of the file; a LIST has an entry a line; a MAP has `key:value` lines; a TABLE has
@@ -196,7 +197,7 @@ FILES: tuple[ControlFile, ...] = (
     ControlFile("tlspolicy", TABLE, "none", "how much TLS a nexthop needs", _REMOTE, SECOND, "TLS"),
     ControlFile("smtpauth", TABLE, "none", "passwords for relays", _REMOTE, SECOND, "AUTH", True),
     ControlFile("dkim", TABLE, "none", "keys that sign mail, by domain", _REMOTE, SECOND, "DKIM"),
-    ControlFile("arc", TABLE, "none", "key that seals forwarded mail", _REMOTE, SECOND, "ARC"),
+    ControlFile("arc", TABLE, "none", "key that seals forwarded mail", (*_REMOTE, *_SMTPD), SECOND, "ARC"),
     ControlFile("remoteprogram", TABLE, "none", "program in the place of SMTP delivery", _REMOTE, SECOND, "routing"),
     _number("timeoutprogram", "time for that program", _REMOTE, SECOND, "routing"),
     ControlFile("longlines", LINE, "`send`", "treatment of lines over 998 bytes", _REMOTE, SECOND, "routing"),
@@ -325,6 +326,18 @@ def _check_certificates(data: bytes) -> None:
     unpack_certificate_lines(data)
 
 
+def _check_bad_senders(data: bytes) -> None:
+    for number, line in numbered_lines(data):
+        if not line.rpartition(b"@")[2] or b"@" not in line or line[:1] == b"<":
+            raise LineError(number, f"neither an address nor @domain, so no sender matches: {quoted(line)}")
+
+
+def _check_hosts(data: bytes) -> None:
+    for number, line in numbered_lines(data):
+        if len(line.split()) > 1 or set(b"@*<>") & set(line):
+            raise LineError(number, f"neither a domain nor .domain, so no recipient matches: {quoted(line)}")
+
+
 def _check_users(data: bytes) -> None:
     from queue_wire.control.smtpdusers import unpack_users
 
@@ -394,6 +407,8 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "dnslists": _check_dns_lists,
     "greylist": _check_greylist,
     "smtpdcert": _check_certificates,
+    "rcpthosts": _check_hosts,
+    "badmailfrom": _check_bad_senders,
     "smtpdusers": _check_users,
     "checkpassword": _check_program,
     "submitters": _check_submitters,

@@ -18,6 +18,7 @@ Our own extension: a client may send facts before a QMTP package, which they are
                 pieces       the message comes in pieces, because its size is not known yet
                 hold=CAUSE   the message is on hold from the beginning, for this reason; for trusted clients
                 copy=CAUSE   a copy of it is kept for the postmaster, for this reason; for trusted clients
+                numbers      alone: in each message of this connection the first NUL stands for its number in the queue
 
 A message in pieces is sent in the place of the first netstring of its package:
 
@@ -49,6 +50,7 @@ CR = b"\r"
 MESSAGE_END = b","  # What comes after a message in one netstring.
 FACTS = b"+"
 FACTS_MOST = 4096
+NUMBER_PLACE = b"\0"
 CAUSE_MOST = 400  # Bytes of a cause.
 PIECE_MOST = 65536
 PIECES_END = b"0:,"
@@ -105,16 +107,24 @@ def pack_qmqp(message: bytes, sender: bytes, recipients: "Iterable[bytes]") -> b
 
 class IntakeFacts:
     """What a client says of a package: the user whose message it is; whether it comes in pieces; the causes of a hold
-    and of a copy for the postmaster, empty for none.
+    and of a copy for the postmaster, empty for none. numbers: its messages have places for their numbers.
     """
 
-    __slots__ = ("copy", "hold", "pieces", "uid")
+    __slots__ = ("copy", "hold", "numbers", "pieces", "uid")
 
-    def __init__(self, uid: int | None = None, pieces: bool = False, hold: bytes = b"", copy: bytes = b"") -> None:
+    def __init__(
+        self,
+        uid: int | None = None,
+        pieces: bool = False,
+        hold: bytes = b"",
+        copy: bytes = b"",
+        numbers: bool = False,
+    ) -> None:
         self.uid = uid
         self.pieces = pieces
         self.hold = hold
         self.copy = copy
+        self.numbers = numbers
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntakeFacts) and self._values == other._values
@@ -123,8 +133,8 @@ class IntakeFacts:
         return f"IntakeFacts{self._values!r}"
 
     @property
-    def _values(self) -> "tuple[int | None, bool, bytes, bytes]":
-        return self.uid, self.pieces, self.hold, self.copy
+    def _values(self) -> "tuple[int | None, bool, bytes, bytes, bool]":
+        return self.uid, self.pieces, self.hold, self.copy, self.numbers
 
 
 def pack_facts(uid: int | None = None, pieces: bool = False, hold: bytes = b"", copy: bytes = b"") -> bytes:
@@ -141,6 +151,9 @@ def pack_facts(uid: int | None = None, pieces: bool = False, hold: bytes = b"", 
 def unpack_facts(payload: bytes) -> IntakeFacts:
     """Return the facts; `payload` is without the `+`. Raises FormatError."""
     found = IntakeFacts()
+    if payload == b"numbers":
+        found.numbers = True
+        return found
     for fact in payload.split(b"\0") if payload else ():
         if fact == b"pieces":
             found.pieces = True
@@ -161,6 +174,10 @@ def unpack_facts(payload: bytes) -> IntakeFacts:
         else:
             raise FormatError(f"unknown fact: {quoted(fact)}")
     return found
+
+
+# What begins a connection whose messages have places for their numbers.
+NUMBERS = pack_netstring(FACTS + b"numbers")
 
 
 def pack_answer(letter: bytes, text: bytes) -> bytes:

@@ -19,6 +19,7 @@ A reason is text as the log has it, `_` standing for a space. A class says whose
 | system | the host is out of order: disk, memory, service |
 | protocol | a command or address was not understood |
 | content | the message's format |
+| line_ends | a bare LF or CR in the message or a command |
 | local | our own programs |
 | other | none of these |
 """
@@ -100,6 +101,7 @@ _SURE = {
     "sender": ("1.7", "1.8", "1.9"),
     "network": ("4.0", "4.1", "4.2", "4.3", "4.5", "4.6", "4.7"),
     "content": ("6.0", "6.1", "6.2", "6.3", "6.4", "6.5", "6.6", "6.7"),
+    "line_ends": ("6.11",),
     "tls": ("7.10", "7.11"),
 }
 

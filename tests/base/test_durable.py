@@ -3,13 +3,25 @@
 import itertools
 import os
 import resource
+import tempfile
 import threading
+import warnings
 from pathlib import Path
 
 import pytest
 
 from queue_base import durable
-from queue_base.durable import HELD_MOST, PARALLEL, SAMPLE, Commit, read_file, sync_path, write_all
+from queue_base.durable import (
+    HELD_MOST,
+    PARALLEL,
+    SAMPLE,
+    Commit,
+    is_in_memory,
+    read_file,
+    run_in_threads,
+    sync_path,
+    write_all,
+)
 
 
 def open_files(top: Path) -> list[str]:
@@ -48,6 +60,8 @@ def waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     usage = itertools.count(0, 1 if request.param else 0)
     monkeypatch.setattr(resource, "getrusage", lambda who: resource.struct_rusage([0] * 14 + [next(usage), 0]))
     monkeypatch.setattr(durable, "_WAITS", False)
+    monkeypatch.setattr(durable, "_IN_MEMORY", frozenset())
+    monkeypatch.setattr(durable, "_KNOWN", {})
     return bool(request.param)
 
 
@@ -79,6 +93,44 @@ def test_several_threads_sync_a_group_if_fsync_waits(
 
     assert (len(set(syncing)) > 1) == waits
     assert len(syncing) == PARALLEL * 2 + 1
+
+
+def test_one_thread_syncs_a_group_in_memory_even_where_threads_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not is_in_memory("/dev/shm"):
+        pytest.skip("/dev/shm is no tmpfs")
+    usage = itertools.count()
+    monkeypatch.setattr(resource, "getrusage", lambda who: resource.struct_rusage([0] * 14 + [next(usage), 0]))
+    monkeypatch.setattr(durable, "_WAITS", False)
+    syncing: set[int] = set()
+    monkeypatch.setattr(os, "fsync", lambda handle: syncing.add(threading.get_ident()))
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        commit = Commit()
+        for number in range(PARALLEL * 2):
+            commit.create(f"{place}/{number}", b"x", 0o600)
+        commit.sync()
+    assert syncing == {threading.get_ident()}
+
+
+def test_what_is_on_a_disk_or_unknown_is_not_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    device = os.stat(tmp_path).st_dev
+    number = b"%d:%d" % (os.major(device), os.minor(device))
+    mounts = tmp_path / "mounts"
+    monkeypatch.setattr(durable, "_MOUNTS", str(mounts))
+    other = b"22 1 9:99 / /run rw,nosuid shared:5 - tmpfs tmpfs rw\n"
+    for line, found in [
+        (b"36 35 " + number + b" /a\\040- /mnt rw master:1 shared:2 - ext4 /dev/root rw\n", False),
+        (b"36 35 " + number + b" / /mnt rw - tmpfs none rw\n", True),
+        (b"36 35 " + number + b" / /mnt rw shared:7 - ramfs none rw\n", True),
+        (b"", False),
+    ]:
+        mounts.write_bytes(other + line)
+        monkeypatch.setattr(durable, "_KNOWN", {})
+        assert is_in_memory(str(tmp_path)) is found
+    mounts.unlink()
+    monkeypatch.setattr(durable, "_KNOWN", {})
+    assert not is_in_memory(str(tmp_path))
 
 
 def test_the_directories_of_a_small_group_are_synced_together_if_fsync_waits(
@@ -203,12 +255,53 @@ def test_no_thread_is_needed_for_a_group(tmp_path: Path, synced: Synced, monkeyp
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(durable, "_HELPERS", [])
     commit = Commit()
     for number in range(100):
         commit.create(f"{tmp_path}/{number}", b"", 0o600)
     commit.sync()
 
     assert len(synced.paths) == 101
+
+
+def run_together(count: int) -> set[int]:
+    """Return the threads that work at the same time."""
+    together, found = threading.Barrier(count), set[int]()
+
+    def work(_: int) -> None:
+        together.wait(30)
+        found.add(threading.get_ident())
+
+    run_in_threads(range(count), work, count)
+    return found
+
+
+def test_threads_are_used_again_and_a_failure_in_one_ends_the_work() -> None:
+    found = run_together(4)
+    assert len(found) == 4 and run_together(4) == found
+    together = threading.Barrier(4)
+
+    def fail(number: int) -> None:
+        together.wait(60)
+        raise OSError(number, "no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        run_in_threads(range(100), fail, 4)
+    assert not together.broken and together.n_waiting == 0
+
+
+def test_a_process_after_a_fork_has_threads_of_its_own() -> None:
+    run_together(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # From 3.12 on, of a fork beside threads.
+        pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            code = 0 if len(run_together(4)) == 4 else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_a_commit_that_is_given_up_holds_no_descriptors(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.errors import explain_code
 from queue_base.home import Home
-from queue_inject.filter import explain_code
 from support.inject.batches import packed
 from support.inject.injectors import Outcome, has_begun, inject, is_empty, only, run
 from support.processes.forked import BIN

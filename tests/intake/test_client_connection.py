@@ -14,15 +14,24 @@ from queue_base.queue.writer import QueueWriter
 from queue_intake import client_connection as module
 from queue_intake.acceptance import PROMISE_BYTES, Acceptance
 from queue_intake.client_connection import ClientConnection, IntakeClient, Memory
-from queue_intake.commit_group import ReceivedMessage, accepted_text, commit
+from queue_intake.commit_group import CommitGroup, ReceivedMessage, accepted_text
 from queue_intake.entrance import Door, Entrance
 from queue_intake.sharing import Holdings, SharingLimits
-from queue_wire.pipes.qmtp import GIVE_UP, PIECES_END, pack_envelope, pack_facts, pack_head, pack_piece
+from queue_wire.pipes.qmtp import GIVE_UP, NUMBERS, PIECES_END, pack_envelope, pack_facts, pack_head, pack_piece
 from support.intake.intake_daemon import qmtp
 from support.queues.home import make_home
 
 NOW = 1000.0
 MAIL = b"Subject: hello\n\n"
+
+
+def commit_all(writer: QueueWriter, messages: list[ReceivedMessage]) -> None:
+    """Commit messages."""
+    group = CommitGroup(writer)
+    for message in messages:
+        group.add(message)
+    while group.go_on():
+        group.sync()
 
 
 class Site:
@@ -64,7 +73,7 @@ class Site:
 
     def commit(self, connection: ClientConnection, messages: list[ReceivedMessage]) -> None:
         """Put messages into the queue, and answer."""
-        commit(self.writer, messages)
+        commit_all(self.writer, messages)
         for message in messages:
             connection.decide(message, accepted_text(message, 1), NOW)
         connection.send(NOW)
@@ -215,6 +224,24 @@ def test_facts_may_come_once_before_a_package(site: Site) -> None:
     assert not connection.reads
 
 
+def test_a_message_gets_its_number_where_the_first_nul_is(site: Site) -> None:
+    connection, client = site.connect()
+    text = b"X: first\nReceived: x id \0; date\n\nbody \0\n"
+    pieces = pack_facts(pieces=True) + b"".join(pack_piece(b"%c" % byte) for byte in text) + PIECES_END
+    stream = qmtp(text, b"a", [b"b"]) + pieces + pack_envelope(b"a", [b"b"])
+    messages = site.hand_in(connection, client, NUMBERS + stream)
+    other, other_client = site.connect()
+    messages += site.hand_in(other, other_client, qmtp(text, b"a", [b"b"]))
+    site.commit(connection, messages[:2])
+    site.commit(other, messages[2:])
+    found = []
+    for each in messages:
+        with open(each.draft.path, "rb") as file:
+            found.append(file.read().partition(b"X: ")[2])
+    numbers = [b"%d" % each.draft.message for each in messages[:2]]
+    assert found == [text[3:].replace(b"\0", number, 1) for number in numbers] + [text[3:]]
+
+
 def test_refused_packages_behind_one_that_is_not_decided_are_limited_too(site: Site) -> None:
     connection, client = site.connect()
     refused = qmtp(b"", b"a", [b"\0"])
@@ -248,7 +275,7 @@ def test_answers_that_are_not_read_count_as_memory(site: Site) -> None:
     recipients = [b"\0", b"b"] * 900
     (message,) = site.hand_in(connection, client, qmtp(MAIL, b"a", recipients))
     before = site.memory.used
-    commit(site.writer, [message])
+    commit_all(site.writer, [message])
     connection.decide(message, b"ok", NOW)
     assert before > 100_000 and site.memory.used > 100_000
     connection.close()

@@ -90,8 +90,10 @@ def test_qmqp_takes_one_message_answers_once_and_closes(intake: IntakeDaemon) ->
     assert only(intake.home).envelope.recipients == [b"bob@example.net", b"joe"]
 
 
-def test_pipelined_packages_are_answered_in_order(intake: IntakeDaemon) -> None:
-    with Client(intake.home) as client:
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_pipelined_packages_are_answered_in_order(shared: Home, in_memory: bool) -> None:
+    script = f"m.queue_in_memory = lambda home: {in_memory}"
+    with IntakeDaemon(shared, script=script) as intake, Client(shared) as client:
         packages = [qmtp(b"%d\n" % number, b"ann", [b"b%d" % number]) for number in range(150)]
         packages[7] = qmtp(b"\n", b"a" * 1003, [b"b", b"c"])
         packages[9] = qmtp(b"\n", b"a", [])

@@ -11,6 +11,7 @@ from queue_intake.package_reader import Begin, Data, Event, GivenUp, Package, Pa
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.qmtp import (
     GIVE_UP,
+    NUMBERS,
     PIECES_END,
     AnswerReader,
     IntakeFacts,
@@ -106,6 +107,25 @@ def test_any_bytes_are_read_alike_however_they_are_cut_and_break_nothing_else(da
             return "wrong"
 
     assert outcome([min(cut, len(data)) for cut in cuts]) == outcome([])
+
+
+@given(
+    st.lists(ADDRESSES, min_size=1, max_size=4), st.lists(st.integers(0, 150)), st.integers(0, 150), st.integers(0, 255)
+)
+def test_a_package_with_a_wrong_byte_is_read_alike_however_it_is_cut(
+    addresses: list[bytes], cuts: list[int], place: int, byte: int
+) -> None:
+    stream = bytearray(qmtp(b"hi", addresses[0], addresses[1:]) + qmtp(b"hi", b"a", [b"b"]))
+    stream[min(place, len(stream) - 1)] = byte
+
+    def outcome(where: list[int]) -> list[Event] | str:
+        try:
+            return read(bytes(stream), where)
+        except FormatError:
+            return "wrong"
+
+    assert outcome([min(cut, len(stream)) for cut in cuts]) == outcome([])
+    assert outcome(list(range(len(stream)))) == outcome([])
 
 
 @pytest.mark.parametrize(
@@ -206,7 +226,9 @@ def test_facts_name_a_uid() -> None:
     assert unpack_facts(b"uid=0") == IntakeFacts(0)
     assert unpack_facts(b"pieces\0uid=4294967294") == IntakeFacts(4294967294, True)
     assert unpack_facts(b"") == IntakeFacts()
+    assert unpack_facts(b"numbers") == IntakeFacts(numbers=True)
     for wrong in (b"uid=", b"uid=-1", b"uid=4294967295", b"uid=12345678901", b"uid", b"x", b"uid=1\0", b"hold=",
+                  b"pieces\0numbers",
                   b"copy=a\nb", b"hold=" + b"x" * 401):
         with pytest.raises(FormatError):
             unpack_facts(wrong)
@@ -229,7 +251,7 @@ def test_facts_may_come_among_pieces(cuts: list[int]) -> None:
     assert events[-1] == package(b"a", b"b")
 
 
-@pytest.mark.parametrize("late", [pack_facts(pieces=True), pack_facts(1)])
+@pytest.mark.parametrize("late", [pack_facts(pieces=True), pack_facts(1), NUMBERS])
 def test_what_must_be_known_before_a_message_is_refused_within_it(late: bytes) -> None:
     with pytest.raises(FormatError):
         read(pack_facts(pieces=True) + late, [])

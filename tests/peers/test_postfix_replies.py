@@ -226,7 +226,7 @@ def from_postfix(postfix: Postfix) -> list[list[str]]:
 @contextmanager
 def home_for_replies() -> Iterator[Home]:
     with shared_home(0) as home:
-        for name, text in (("rcpthosts", "example.org"), ("databytes", str(SIZE)), ("checkrcpt", "0")):
+        for name, text in (("locals", "example.org"), ("databytes", str(SIZE)), ("checkrcpt", "0")):
             Path(home.control, name).write_text(f"{text}\n")
         yield home
 

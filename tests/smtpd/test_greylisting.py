@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,38 @@ def test_a_file_that_cannot_be_used_means_no_greylisting_and_one_alert(
     file.unlink()
     assert asyncio.run(ask()) == GreylistRules().delay
     assert len(log.lines) == 1
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_removed_or_replaced_in_use_is_opened_again(home: Home, processes: int, replaced: bool) -> None:
+    log = Lines()
+    file = Path(home.greylist, FILE)
+    all_ = [Greylist(home, log, lambda: NOW) for _ in range(processes)]
+
+    def rows() -> list[tuple[int]]:
+        with closing(sqlite3.connect(file)) as database:
+            return list(database.execute("SELECT first FROM triplets"))
+
+    async def ask(greylist: Greylist, sender: bytes) -> int:
+        return await greylist.judge("192.0.2.1", sender, b"joe@example.org")
+
+    for greylist in all_:
+        assert asyncio.run(ask(greylist, b"a@example.net")) == GreylistRules().delay
+    assert len(rows()) == 1
+    if replaced:
+        other = GreylistStore(str(file) + ".new")
+        other.judge("198.51.100.0/24", b"", b"", NOW - 5, GreylistRules())
+        other.close()
+        os.rename(str(file) + ".new", file)
+    else:
+        file.unlink()
+    # A process that closes the old file last may take the new one's log away, once.
+    for _ in range(3):
+        for number, greylist in enumerate(all_):
+            assert asyncio.run(ask(greylist, b"b%d@example.net" % number)) == GreylistRules().delay
+    assert sorted(rows()) == [(NOW - 5,)] * replaced + [(NOW,)] * processes
+    assert not log.lines
 
 
 def test_a_thread_that_does_not_keep_up_delays_nobody(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

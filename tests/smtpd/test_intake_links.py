@@ -9,9 +9,10 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_smtpd import intake_links
-from queue_smtpd.intake_links import SMALL, IntakeLinks, MessageTransfer
+from queue_smtpd.intake_links import PROMPT_SECONDS, SMALL, TOGETHER, IntakeLinks, MessageTransfer
 from queue_wire.pipes.qmtp import (
     GIVE_UP,
+    NUMBERS,
     PIECES_END,
     Answer,
     pack_answer,
@@ -26,7 +27,10 @@ ENVELOPE = pack_envelope(SENDER, RECIPIENTS)
 
 
 class Server:
-    """Something in the place of queue-intake: `came` is what each connection has sent, `writers` take answers."""
+    """Something in the place of queue-intake: `came` is what each connection has sent, `writers` take answers.
+
+    What each begins with, that its messages have places for their numbers, is left out.
+    """
 
     def __init__(self) -> None:
         self.came: list[bytes] = []
@@ -40,9 +44,10 @@ class Server:
         self.came.append(b"")
         self.writers.append(writer)
         try:
+            assert await reader.readexactly(len(NUMBERS)) == NUMBERS
             while await self.reads.wait() and (data := await reader.read(65536)):
                 self.came[place] += data
-        except ConnectionError:
+        except (ConnectionError, asyncio.IncompleteReadError):
             # The links were closed with an answer under way.
             pass
         finally:
@@ -146,17 +151,56 @@ def test_what_is_given_up_leaves_a_link_that_can_be_used(home: Home) -> None:
     with_server(home, work)
 
 
+def hand(links: IntakeLinks, decided: list[Answer | None], count: int, now: float) -> None:
+    for _ in range(count):
+        message = transfer(links, decided)
+        message.add(b"m\n", now)
+        message.finish(SENDER, RECIPIENTS, now)
+
+
+def test_messages_share_links_that_answer_promptly(home: Home) -> None:
+    async def work(server: Server, links: IntakeLinks) -> None:
+        decided: list[Answer | None] = []
+        now = time.monotonic()
+        hand(links, decided, TOGETHER * 2, now)
+        package = pack_package(b"m\n", SENDER, RECIPIENTS)
+        await server.wait(lambda: server.came == [package * TOGETHER] * 2)
+        server.writers[0].write(pack_answer(b"K", b"ok 1-a") * len(RECIPIENTS))
+        await server.wait(lambda: len(decided) == 1)
+        hand(links, decided, 1, now)
+        await server.wait(lambda: server.came == [package * (TOGETHER + 1), package * TOGETHER])
+        # Neither has answered its next one for long: others do not wait behind it.
+        hand(links, decided, 1, now + PROMPT_SECONDS)
+        await server.wait(lambda: server.came == [package * (TOGETHER + 1), package * TOGETHER, package])
+
+    with_server(home, work)
+
+
+def test_messages_do_not_share_a_link_whose_last_answer_took_long(home: Home) -> None:
+    async def work(server: Server, links: IntakeLinks) -> None:
+        decided: list[Answer | None] = []
+        now = time.monotonic()
+        hand(links, decided, 1, now - PROMPT_SECONDS)
+        package = pack_package(b"m\n", SENDER, RECIPIENTS)
+        await server.wait(lambda: server.came == [package])
+        server.writers[0].write(pack_answer(b"K", b"ok 1-a") * len(RECIPIENTS))
+        await server.wait(lambda: len(decided) == 1)
+        hand(links, decided, 3, now)
+        await server.wait(lambda: server.came == [package * 2, package * 2])
+
+    with_server(home, work)
+
+
 def test_messages_share_links_when_there_are_many(home: Home) -> None:
     async def work(server: Server, links: IntakeLinks) -> None:
         decided: list[Answer | None] = []
-        for _ in range(intake_links.SHARED_MOST * 2):
-            message = transfer(links, decided)
-            message.add(b"m\n", 1.0)
-            message.finish(SENDER, RECIPIENTS, 1.0)
+        # Each is handed over when those before it have waited for long.
+        for number in range(intake_links.SHARED_MOST * 2):
+            hand(links, decided, 1, 1.0 + number * PROMPT_SECONDS)
         package = pack_package(b"m\n", SENDER, RECIPIENTS)
         await server.wait(lambda: server.came == [package * 2] * intake_links.SHARED_MOST)
         # Nobody answers in time.
-        links.run(1.0 + intake_links.ANSWER_SECONDS + 1)
+        links.run(100.0 + intake_links.ANSWER_SECONDS)
         assert decided == [None] * intake_links.SHARED_MOST * 2
 
     with_server(home, work)

@@ -26,7 +26,6 @@ from queue_smtpd.milter.milter_client import (
     SILENT_HEADERS,
     UNAVAILABLE,
     AnswerKind,
-    BodyEdit,
     HeaderEdit,
     MilterClient,
     QuarantineEdit,
@@ -184,11 +183,14 @@ def test_changes_are_those_of_the_end_of_a_message() -> None:
     client.feed(b"".join(map(packet, changes)))
     assert client.take_edits() == [
         HeaderEdit(b"X-A", b" one"), HeaderEdit(b"X-B", b" two\n three", 1),
-        HeaderEdit(b"Subject", b"", 2, True), BodyEdit(b"body"), SenderEdit(b"<x@y>"),
+        HeaderEdit(b"Subject", b"", 2, True), SenderEdit(b"<x@y>"),
         RecipientEdit(b"<r@s>", True), RecipientEdit(b"<t@u>", True), RecipientEdit(b"<c@d>", False),
         QuarantineEdit(b"spam"),
     ]  # fmt: skip
     assert client.take_edits() == [] and not client.waits
+    assert client.replaces_body and client.take_body() == [b"body"] and client.take_body() == []
+    client.end_message({})
+    assert not client.replaces_body
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """queue-smtpd with milters: each stage is asked, what they change is in the queue, and none of them does harm."""
 
+import asyncio
+import re
 import smtplib
 import socket
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import zip_longest
@@ -12,8 +15,15 @@ import pytest
 
 from queue_base.queue.hold_marks import read_mark
 from queue_base.queue.layout import open_layout
+from queue_smtpd.milter.message_spool import SpoolMemory
+from queue_smtpd.milter.milter_client import NO_BODY, NO_HEADERS
+from queue_smtpd.milter.milter_link import MilterAlerts
+from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
+from queue_smtpd.sessions.client_facts import ClientFacts
+from queue_wire.control.milters import REFUSE, FilterSetup, unpack_milters
 from support.inject.injectors import only, queued, shared_home
 from support.intake.intake_daemon import IntakeDaemon
+from support.smtpd import milter_server
 from support.smtpd.milter_server import MilterServer, Script
 from support.smtpd.smtpd_daemon import SmtpdDaemon
 from support.smtpd.smtpd_process import GivenSession
@@ -92,7 +102,8 @@ def test_each_stage_is_told_to_a_milter_with_macros_and_the_message_is_as_it_was
     assert milter.macros[b"{client_addr}"] == b"127.0.0.1" and milter.macros[b"{rcpt_addr}"] == JOE.encode()
     assert milter.macros[b"j"] and milter.macros[b"{mail_addr}"] == ANN.encode()
     found = only(filtered.home)
-    assert b" id %s;" % milter.macros[b"i"] in found.message
+    assert re.fullmatch(rb"[0-9]+-1", milter.macros[b"i"])
+    assert b" id %d;" % found.number in found.message
     assert found.message.endswith(TEXT.replace("\r", "").encode())
     # The next message needs no other connection; what was begun is given up.
     client.mail(ANN)
@@ -227,6 +238,38 @@ def test_a_milter_that_is_not_there_or_is_for_other_listeners(filtered: Filtered
     assert filtered.milter.connections == 0
 
 
+def test_a_milter_that_is_down_has_one_alert_and_not_one_a_session(filtered: Filtered) -> None:
+    daemon = filtered.serve(f"unix:{filtered.home.path}/gone\nunix:{filtered.home.path}/missing default=accept\n")
+    for _ in range(3):
+        assert filtered.refusal(filtered.start(daemon=daemon))[0] == 451
+    text = f"alert: unable to ask milter unix:{filtered.home.path}/gone: unable to connect: no such file or directory"
+    daemon.wait_for(f"{text}; its mail is deferred\n".encode())
+    daemon.wait_for(b"/gone failed: ")
+    assert daemon.log.count(b"alert: ") == 1 and daemon.log.count(b"/gone failed: ") == 3
+    daemon = filtered.serve(f"unix:{filtered.home.path}/missing default=accept\n")
+    for _ in range(2):
+        filtered.start(daemon=daemon).sendmail(ANN, [BOB], TEXT)
+    daemon.wait_for(b"; mail is accepted without it\n")
+    assert daemon.log.count(b"alert: ") == 1
+
+
+def test_results_in_our_name_come_from_milters_alone(filtered: Filtered) -> None:
+    Path(filtered.home.control, "relayclients").write_text("192.0.2.1\n")
+    forged, foreign = "Authentication-Results: MX.example.org; dkim=pass", "Authentication-Results: a.example; spf=pass"
+    try:
+        daemon = filtered.serve(f"unix:{filtered.milter.path} authserv=mx.example.org\n")
+        added = b"i\0\0\0\1Authentication-Results\0mx.example.org; dkim=fail\0"
+        client = filtered.start({b"E": [added, b"c"]}, daemon=daemon)
+        client.sendmail(ANN, [BOB], f"{forged}\r\n{foreign}\r\n{TEXT}")
+    finally:
+        Path(filtered.home.control, "relayclients").write_text("127.0.0.1\n")
+    fields = [data for data in filtered.milter.data(b"L") if data.startswith(b"Auth")]
+    assert fields == [b"Authentication-Results\0a.example; spf=pass\0"]
+    lines = only(filtered.home).message.partition(b"\n\n")[0].split(b"\n")
+    results = [line for line in lines if line.startswith(b"Auth")]
+    assert results == [b"Authentication-Results: mx.example.org; dkim=fail", foreign.encode()]
+
+
 def test_a_large_message_is_the_same_behind_a_milter(filtered: Filtered) -> None:
     client = filtered.start({b"E": [b"hX-Seen\0yes\0", b"c"]})
     lines = [f"line {number} " + "x" * 60 for number in range(20000)]
@@ -280,3 +323,50 @@ def test_a_milter_is_asked_under_a_super_server_too(filtered: Filtered) -> None:
         said = given.exchange(b"EHLO c\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<bob@example.org>\r\nDATA\r\n" + mail)
     assert b"\r\n250 2.6.0 ok " in said
     assert b"\nX-Seen: yes\n\nHow" in only(filtered.home).message
+
+
+def test_a_header_of_many_fields_leaves_others_their_turns(
+    filtered: Filtered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn may cost 20 ms of CPU, whatever a message is like."""
+    monkeypatch.setattr(milter_server, "OFFER", struct.pack(">III", 6, 0x1FF, NO_HEADERS | NO_BODY))
+    filtered.start({b"E": [b"m\0\0\0\1Subject\0changed\0", b"hX-Last\0yes\0", b"c"]})
+    fields = b"From: a@b\nDate: x\n" + b"A:\n" * 340_000 + b"Subject: x\n"
+    setup = FilterSetup(tuple(unpack_milters(f"unix:{filtered.milter.path}\n".encode())), REFUSE)
+    shared = SpoolMemory(), MilterAlerts()
+    filters = SessionFilter(setup, 12, FilterPlace(b"mx"), *shared, lambda lines: None)
+    longest, text = 0.0, b""
+
+    async def work() -> None:
+        nonlocal text
+        client = ClientFacts("192.0.2.1")
+        assert await filters.ask_sender(client, b"1-1", b"", []) is None and await filters.ask_data() is None
+        filters.begin_message()
+        filters.add(b"Received: x\n")
+        for at in range(0, len(fields), 32768):
+            filters.add(fields[at : at + 32768])
+            await asyncio.sleep(0)
+        verdict = await filters.ask_message(b"", [b"bob@example.org"])
+        assert verdict.reply is None
+        pieces = []
+        for piece in filters.pieces():
+            pieces.append(piece)
+            await asyncio.sleep(0)
+        filters.drop_message()
+        await asyncio.sleep(0)
+        text = b"".join(pieces)
+        filters.close()
+
+    async def watch() -> None:
+        nonlocal longest
+        task = asyncio.create_task(work())
+        while not task.done():
+            begun = time.thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, time.thread_time() - begun)
+        await task
+
+    asyncio.run(watch())
+    changed = fields.replace(b"Subject: x\n", b"Subject:changed\nX-Last:yes\n\n")
+    assert text.replace(b": changed", b":changed").replace(b": yes", b":yes") == b"Received: x\n" + changed
+    assert longest < 0.02

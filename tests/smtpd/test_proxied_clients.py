@@ -103,9 +103,12 @@ def test_a_login_counts_until_the_next_client() -> None:
 def test_what_the_proxy_does_not_know_is_not_that_of_the_proxy(value: bytes) -> None:
     session = DrivenSession(PROXY._replace(name=b"proxy.example", relays=True), suffix=b"x", xclients=b"203.0.113.9")
     assert session.feed(EHLO + b"XCLIENT ADDR=%s NAME=%s PORT=%s LOGIN=%s\r\n" % (value, value, value, value))
-    assert session.lines[-1] == b"smtp 12: connect local:0 unknown to 192.0.2.1:25"
+    assert session.lines[-1] == b"smtp 12: connect unknown:0 unknown to 192.0.2.1:25"
+    assert session.session.status("command", 25, 1.0).client == "unknown"
     # Neither RELAYCLIENT nor its value is for the client.
     assert session.feed(EHLO + RELAYED).splitlines()[-1] == DENIED
+    session.feed(b"RCPT TO:<joe@example.org>\r\nDATA\r\n.\r\n")
+    assert b" (unknown [unknown])\n" in session.messages[0][0]
 
 
 def test_facts_of_another_client_and_of_the_same_one() -> None:

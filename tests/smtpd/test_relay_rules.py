@@ -18,6 +18,7 @@ from queue_smtpd.sessions.relay_rules import (
     unpack_hosts_list,
 )
 from queue_wire.control.networks import unpack_networks
+from queue_wire.control.relayrecipients import unpack_relay_recipients
 from queue_wire.control.rewrite import REMOTE, Rules, rewrite
 from queue_wire.format_error import FormatError
 
@@ -151,10 +152,61 @@ def test_without_rcpthosts_the_domains_that_are_delivered_here_count(domain: byt
     assert verdict.known is None
 
 
-@pytest.mark.parametrize("domain", [b"elsewhere.example", b"away.virtual.example", b"backup.example"])
+@pytest.mark.parametrize(
+    "domain",
+    [b"elsewhere.example", b"away.virtual.example", b"backup.example", b"away.sub.example", b"AWAY.sub.example"],
+)
 def test_without_rcpthosts_nothing_is_relayed(domain: bytes) -> None:
     rules = RULES._replace(rcpthosts=None, classify=CLASSIFY._replace(virtualdomains={b"": b"all"}))
     assert judge_recipient(b"x@" + domain, STRANGER, rules) == replies.RELAYING_DENIED
+    # A line for all names below a domain has an exception.
+    virtualdomains = {b".sub.example": b"subs", b"away.sub.example": b""}
+    rules = rules._replace(classify=CLASSIFY._replace(virtualdomains=virtualdomains))
+    assert judge_recipient(b"x@" + domain, STRANGER, rules) == replies.RELAYING_DENIED
+
+
+ROUTES = (b"victim%elsewhere.example", b"elsewhere.example!victim", b"victim@elsewhere.example")
+
+
+@pytest.mark.parametrize("local", ROUTES)
+@pytest.mark.parametrize("domain", [b"backup.example", b"host.below.example", b"more.example"])
+def test_the_server_behind_is_given_no_route_of_a_stranger(local: bytes, domain: bytes) -> None:
+    recipient = local + b"@" + domain
+    assert judge_recipient(recipient, STRANGER, RULES) == replies.RELAYING_DENIED
+    wanted = MailboxWanted(recipient, MailboxFound.EXISTS, recipient)
+    assert judge_recipient(recipient, FRIEND, RULES) == wanted
+    listed = RULES._replace(relayrecipients=unpack_relay_recipients(recipient))
+    assert judge_recipient(recipient, STRANGER, listed) == wanted
+    # At home it is a name.
+    assert isinstance(judge_recipient(local + b"@example.org", STRANGER, RULES), MailboxWanted)
+
+
+IDN = CLASSIFY._replace(locals=frozenset((b"xn--bcher-kva.example", "h\u00e4user.example".encode())))
+
+
+@pytest.mark.parametrize("domain", ["b\u00fccher.example", "B\u00dcCHER.example", "b\uff55\u0308cher\uff0eexample"])
+@pytest.mark.parametrize("client", [STRANGER, FRIEND])
+def test_a_domain_in_u_labels_is_that_in_a_labels(domain: str, client: ClientFacts) -> None:
+    lists = unpack_hosts_list("b\u00fccher.example\nbackup.example".encode())
+    plain = b"joe@xn--bcher-kva.example"
+    for rules in (RULES._replace(rcpthosts=lists, classify=IDN), RULES._replace(rcpthosts=None, classify=IDN)):
+        assert judge_recipient(f"joe@{domain}".encode(), client, rules) == MailboxWanted(plain, None, plain)
+    relayed = RULES._replace(rcpthosts=lists, relayrecipients=unpack_relay_recipients(b"ann@xn--bcher-kva.example"))
+    assert judge_recipient(f"joe@{domain}".encode(), client, relayed) == MailboxWanted(
+        plain, MailboxFound.UNKNOWN, plain
+    )
+
+
+def test_a_domain_that_the_control_files_have_in_u_labels_stays_as_it_is() -> None:
+    address = "joe@h\u00e4user.example".encode()
+    rules = RULES._replace(rcpthosts=None, classify=IDN)
+    assert judge_recipient(address, STRANGER, rules) == MailboxWanted(address, None, address)
+
+
+def test_a_domain_that_cannot_exist_is_not_ours() -> None:
+    assert judge_recipient("joe@\u0378.example".encode(), STRANGER, RULES) == replies.RELAYING_DENIED
+    address = "joe@\u0378.example".encode()
+    assert judge_recipient(address, FRIEND, RULES) == MailboxWanted(address, MailboxFound.EXISTS, address)
 
 
 @pytest.mark.parametrize(

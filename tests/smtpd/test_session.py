@@ -7,10 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_smtp.incoming import MessageLimits
+from queue_smtp.server import ServerSettings
+from queue_smtpd.milter.milter_client import UNAVAILABLE
 from queue_smtpd.sessions.relay_rules import MailboxFound
+from queue_smtpd.sessions.session import SenderFiltered
+from queue_smtpd.strangers.client_limits import ClientLimits
+from queue_wire.control.milters import REFUSE, FilterSetup
+from queue_wire.control.strangers.smtpdlimits import ClientLimit
 from queue_wire.logline import LINE_MAX
 from queue_wire.pipes.qmtp import PERMANENT, TEMPORARY, Answer
-from support.smtpd.sessions import RULES, STRANGER, DrivenSession
+from support.smtpd.sessions import RULES, STRANGER, UNLIMITED, DrivenSession, make_session
 
 ENVELOPE = b"EHLO client.example.net\r\nMAIL FROM:<a@example.net>\r\nRCPT TO:<joe@example.org>\r\n"
 MAIL = b"Subject: x\r\n\r\nhello\r\n.\r\n"
@@ -70,7 +76,7 @@ def test_a_message_is_handed_over_with_its_received_field_and_logged() -> None:
     assert mail == b" x\n\nhello\n"
     assert received == (
         b"Received: from client.example.net (unknown [198.51.100.7])\n"
-        b"  by mx.example.org with ESMTP id 12-1;\n"
+        b"  by mx.example.org with ESMTP id \0;\n"
         b"  14 Nov 2023 22:13:20 -0000\n"
     )
     assert session.lines == [
@@ -157,3 +163,16 @@ def test_whatever_a_client_sends_each_log_line_is_one_printable_line(pieces: lis
         assert re.fullmatch(rb"smtp 12: [ -~]+", line) and len(line) <= LINE_MAX
     assert sum(b"smtp 12: queued" in line for line in session.lines) == len(session.messages)
     assert sum(line.startswith(b"smtp 12: end ") for line in session.lines) == 1
+
+
+def test_filters_that_cannot_be_asked_are_no_fault_of_the_client() -> None:
+    limits = ClientLimits(UNLIMITED._replace(errors=ClientLimit(1, 1)))
+    session = make_session(client_limits=limits, filters=FilterSetup(headerfaults=REFUSE))
+    session.start(40000, 25, 0.0)
+    session.feed(b"EHLO c\r\n", 1.0)
+    for _ in range(ServerSettings(b"x").errors + 5):
+        assert isinstance(session.feed(b"MAIL FROM:<>\r\n", 1.0)[-1], SenderFiltered)
+        # No reply is delayed.
+        assert session.answer_filter(UNAVAILABLE, 1.0) == []
+        assert session.data_to_send().endswith(b"451 4.7.1 Service unavailable - try again later\r\n")
+    assert not session.over and limits.add_error(STRANGER.address, 1.0) is None

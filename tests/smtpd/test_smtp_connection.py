@@ -17,6 +17,7 @@ from queue_smtp.server_replies import ServerReply
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import SMALL, IntakeLinks
 from queue_smtpd.milter.message_spool import SpoolMemory
+from queue_smtpd.milter.milter_link import MilterAlerts
 from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.recipient_lookups import RecipientAsker
@@ -124,7 +125,8 @@ def test_filters_that_fail_as_they_should_not_end_the_session(home: Home) -> Non
     async def play() -> None:
         setup = FilterSetup(headerfaults=REFUSE)
         scene = Scene(home, filters=setup)
-        scene.connection._filter = _Failing(setup, 12, FilterPlace(b"me"), SpoolMemory(), scene.log.write)
+        shared = SpoolMemory(), MilterAlerts()
+        scene.connection._filter = _Failing(setup, 12, FilterPlace(b"me"), *shared, scene.log.write)
         scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\n")
         task = scene.connection._filtering
         assert task is not None
@@ -301,19 +303,19 @@ def test_what_a_client_has_sent_behind_a_message_is_forgotten_when_it_goes_befor
 def test_a_check_that_fails_as_it_should_not_ends_the_session(home: Home) -> None:
     async def play() -> None:
         scene = Scene(home, greylist=True)
-        with mock.patch.object(scene.open, "checks", _FailingChecks()):
-            scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<joe@example.org>\r\nNOOP\r\n")
-            task = scene.connection._asking
-            assert task is not None
-            await asyncio.wait([task])
-            await asyncio.sleep(0)
+        scene.open.checks = _FailingChecks(home, scene.log)
+        scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<joe@example.org>\r\nNOOP\r\n")
+        task = scene.connection._asking
+        assert task is not None
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
         assert scene.transport.said.endswith(b"421 4.3.2 Server is busy; try again later\r\n")
         assert any(line.startswith(b"alert: smtp 12: a check has failed: Zero") for line in scene.log.lines)
 
     asyncio.run(play())
 
 
-class _FailingChecks:
+class _FailingChecks(StrangerChecks):
     """Checks of strangers with a mistake."""
 
     async def judge(self, _: object) -> ServerReply | None:

@@ -14,7 +14,7 @@ import pytest
 
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
-from queue_base.server_certificates import ServerCertificates
+from queue_base.server_certificates import PemFiles, ServerCertificates
 from queue_smtpd import smtp_connection
 from queue_smtpd.config import read_config
 from queue_smtpd.processes import smtp_daemon
@@ -31,6 +31,16 @@ from support.smtpd.smtpd_daemon import SmtpdDaemon
 ANN, BOB = "ann@example.net", "bob@example.org"
 TEXT = "Subject: hello\r\n\r\nHow are you?\r\n"
 BUSY = b"421 4.3.2 Server is busy; try again later\r\n"
+
+
+class Kept(LogWriter):
+    """A log that is a list."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+
+    def write(self, lines: list[bytes]) -> None:
+        self.lines += lines
 
 
 @pytest.fixture
@@ -332,3 +342,42 @@ def test_5000_idle_connections_take_at_most_150_mb(intake: IntakeDaemon) -> None
                 connection.close()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_an_exception_while_files_are_read_anew_is_logged_once_and_they_are_read_again(
+    smtpd_home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smtp_daemon, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(smtp_daemon, "REREAD_SECONDS", 0.01)
+    attempts = {"certificates": 0, "users": 0}
+
+    def fail(what: str) -> bool:
+        attempts[what] += 1
+        raise ZeroDivisionError(what)
+
+    def read() -> list[PemFiles]:
+        assert not fail("certificates")
+        return []
+
+    log = Kept()
+
+    async def serve() -> None:
+        config, loop = read_config(smtpd_home), asyncio.get_running_loop()
+        sockets = open_sockets([Listener("127.0.0.1", 0, Role.MX)])
+        shared = smtp_daemon.Numbering(1, 1), smtp_daemon.TlsSource(ServerCertificates(), read)
+        daemon = smtp_daemon.SmtpDaemon(
+            smtpd_home, sockets, True, config, log, *shared, ClientLimits(config.limits), loop
+        )
+        monkeypatch.setattr(daemon._authenticator, "refresh", lambda: fail("users"))
+        serving = loop.create_task(daemon.run(None))
+        async with asyncio.timeout(60):
+            while min(attempts.values()) < 3:
+                await asyncio.sleep(0.01)
+        daemon.stop()
+        await serving
+
+    asyncio.run(serve())
+    assert sorted(line for line in log.lines if line.startswith(b"alert: ")) == [
+        b"alert: unable to read the %s anew: ZeroDivisionError('%s'); the old ones stay; report this" % (what, what)
+        for what in (b"certificates", b"users")
+    ]

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_admin.commands.state.smtpd import _summary
 from queue_admin.main import main
 from queue_admin.metrics.smtpd_client import SmtpdReading, ask_processes
 from queue_base.daemon.unix_sockets import find_abstract, listen_abstract, status_prefix
@@ -92,8 +93,8 @@ def test_all_processes_tell_of_their_sessions_and_of_what_they_have_counted(
         assert err == ""
         objects = [json.loads(line) for line in out.splitlines()]
         processes, sessions = objects[:2], objects[2:]
-        words = "process place of started connections limit states accepted refused dropped discarded tls auth ended"
-        assert {" ".join(each) for each in processes} == {words}
+        words = "process place of started connections limit states accepted refused dropped discarded filters tls auth"
+        assert {" ".join(each) for each in processes} == {words + " ended"}
         assert {" ".join(sorted(each)) for each in sessions} == {
             "client messages name port process seconds session state tls user"
         }
@@ -189,13 +190,21 @@ def test_counters_are_what_the_lines_of_the_log_say() -> None:
         log.queued(1, b"457-x", 2310, 2), log.ended(1, "QUIT", 1, 0, 1), log.ended(2, "connection lost", 1, 0, 1),
         log.ended(3, "too many errors", 1, 0, 1), b"smtp 4: something new", b"alert: x", b"warning: unable to y",
         b"smtp 4: discarded bytes 7 recipients 1", b"smtp 4: refused early talker: 554_5.5.1_You_spoke",
+        *(log.filtered(4, b"inet:127.0.0.1:1", what) for what in (b"refuses RCPT", b"discards message", b"has x")),
+        *(log.filtered(4, b"unix:/x", what) for what in (b"holds message: spam", b"failed: it is gone", b"failed: no")),
     ])  # fmt: skip
     assert {name: number for name, number in counters.counts.items() if number} == {
         "connections": 1, "tls": 1, "tls-failed": 1, "auth": 1, "auth-failed": 1, "refused-AUTH-5": 1,
         "refused-RCPT-5": 1, "refused-connect-4": 1, "refused-other-5": 2, "dropped": 1, "messages": 1, "bytes": 2310,
         "recipients": 2, "end-QUIT": 1, "end-connection lost": 1, "end-refused": 1, "discarded": 1,
-        "refused-early talker-5": 1,
+        "refused-early talker-5": 1, "filter-refuses": 1, "filter-discards": 1, "filter-holds": 1, "filter-failed": 2,
     }  # fmt: skip
+
+
+def test_what_filters_have_said_is_shown_if_they_have_said_something() -> None:
+    silent, asked = PROCESS._replace(counters={}), PROCESS._replace(counters={"filter-holds": 1, "filter-failed": 2})
+    assert not any(line.startswith("filters") for line in _summary([silent]))
+    assert "filters: holds 2, failed 4" in _summary([asked, asked])
 
 
 def test_a_status_comes_back_as_it_was_packed() -> None:

@@ -86,9 +86,10 @@ def test_under_starttls_mail_is_taken_with_esmtps_and_version_and_cipher_in_rece
         client.sendmail(ANN, [BOB], TEXT)
         client.quit()
         _, log = session.wait()
-    received = only(intake.home).message
-    pid = session.process.pid
-    assert f"(using {version} with cipher {cipher})\n  by me.example.org with ESMTPS id {pid}-1;" in received.decode()
+    found = only(intake.home)
+    received, pid = found.message, session.process.pid
+    place = f"(using {version} with cipher {cipher})\n  by me.example.org with ESMTPS"
+    assert f"{place} id {found.number};" in received.decode()
     assert f"smtp {pid}: tls {version} {cipher}" in log
 
 

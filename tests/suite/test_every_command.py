@@ -355,6 +355,27 @@ def config_set_part(queue: RealQueue) -> None:
 # These change the queue.
 
 
+@part("postman list")
+def postman_list_part(queue: RealQueue) -> None:
+    queue.queuectl("postman", "list", code=1)
+    for number in (7, 8):
+        Path(queue.home.queue, "postman", f"{number}_no-date").write_text("hello\n")
+    assert queue.queuectl("postman", "list").text.startswith("7_no-date ")
+    assert [each["message"] for each in queue.objects("postman", "list")] == [7, 8]
+
+
+@part("postman show")
+def postman_show_part(queue: RealQueue) -> None:
+    assert queue.queuectl("postman", "show", "7_no-date").text == "hello\n"
+
+
+@part("postman remove")
+def postman_remove_part(queue: RealQueue) -> None:
+    assert queue.queuectl("postman", "remove", "7_no-date").text == "removed 1 copy\n"
+    assert queue.queuectl("postman", "remove", "--all").text == "removed 1 copy\n"
+    assert not os.listdir(f"{queue.home.queue}/postman")
+
+
 @part("maildrop list")
 def maildrop_list_part(queue: RealQueue) -> None:
     assert queue.queuectl("maildrop", "list").text == f"uid {USER}: 1\n"

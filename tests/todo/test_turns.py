@@ -1,15 +1,25 @@
-"""The order in which waiting messages are taken: by turns of their domains."""
+"""When waiting messages are taken, and in which order: by turns of their domains."""
 
+import os
+import select
+import warnings
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.home import Home
 from queue_base.queue.layout import Layout, open_layout
 from queue_todo.classify import first_domain
+from queue_todo.notices import NoticePipe
 from queue_todo.pending import SORT_FROM, Pending
+from support.queues.queued import queue_message
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # Of what pyinotify imports.
+    from queue_todo.main import GATHER, Classifier
 
 BATCH = b"batch.example"
 
@@ -65,6 +75,57 @@ def test_one_that_must_be_alone_is_never_sorted_and_comes_alone() -> None:
     pending.give_back([1], 1.0)
     assert not pending.may_sort
     assert pending.take(250) == [1]
+
+
+def test_names_that_come_soon_after_others_wake_nobody_until_all_are_taken_together(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, taken = open_layout(home.queue), list[int]()
+    monkeypatch.setattr(Pending, "add", lambda self, found, now: taken.extend(found))
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    monkeypatch.setattr("queue_todo.main.NoticePipe", lambda descriptor: NoticePipe(writer))
+    classifier = Classifier(home, layout)
+
+    def turn(now: float) -> float:
+        """Make a turn at a time, if anything wakes it; return the seconds that it would wait."""
+        poll = select.poll()
+        wait = classifier.prepare(poll, now)
+        poll.register(0, 0)  # It is the test's own.
+        ready = {descriptor: events for descriptor, events in poll.poll(0) if descriptor not in (0, 1)}
+        if ready or wait <= 0:
+            classifier.run(ready, now)
+        return wait
+
+    for message, now, expected in [(1, 1000.0, [1]), (2, 1000.0 + GATHER / 2, [1]), (3, 1000.0 + GATHER * 0.9, [1])]:
+        Path(layout.todo(message)).touch()
+        wait = turn(now)
+        assert taken == expected
+    assert wait <= GATHER
+    classifier.run({}, 1000.0 + GATHER)
+    assert taken == [1, 2, 3]
+    # After a pause one that comes alone does not wait.
+    turn(1001.0)
+    Path(layout.todo(4)).touch()
+    turn(1002.0)
+    assert taken == [1, 2, 3, 4]
+    os.close(reader)
+    os.close(writer)
+
+
+def test_with_a_queue_in_memory_nothing_waits_for_the_results_of_work(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queue_todo.pipeline.queue_in_memory", lambda layout: True)
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    monkeypatch.setattr("queue_todo.main.NoticePipe", lambda descriptor: NoticePipe(writer))
+    classifier = Classifier(home, open_layout(home.queue))
+    queue_message(home, [b"b@example.net"])
+    classifier.run({classifier._watch.descriptor or -1: select.POLLIN}, 1000.0)
+    pipeline = classifier._pipeline
+    assert pipeline._disk.busy
+    assert pipeline.prepare(select.poll(), 1000.0, classifier._rules) == 0.0
+    os.close(reader)
+    os.close(writer)
 
 
 @given(

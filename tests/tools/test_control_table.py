@@ -79,7 +79,7 @@ def test_all_numbers_and_sizes_are_in_the_registry_with_their_defaults() -> None
         ("relayrecipients", b"ann@a.example\nann\n", "line 2: neither user@domain nor @domain: 'ann'"),
         ("checkrcpt", b"yes\n", "line 1: not a number from 0 to 1: 'yes'"),
         ("milters", b"inet:127.0.0.1:8891 mx\ninet:8891\n", "line 2: neither inet:HOST:PORT nor unix:/PATH"),
-        ("milters", b"unix:/run/x command=0\n", "line 1: neither a role, default=accept, default=tempfail, nor"),
+        ("milters", b"unix:/run/x command=0\n", "line 1: neither a role, default=accept, default=tempfail"),
         ("headerfaults", b"bounce\n", "line 1: not accept, copy, hold or refuse: 'bounce'"),
         ("smtpdlimits", b"pause 3\nmessages x\n", "line 2: not a number from 0 to 1000000: 'x'"),
         ("dnslists", b"bl.example 10.0.0.1\n", "line 1: not an answer such as 127.0.0.2 or 127.0.0.2..11: '10.0.0.1'"),

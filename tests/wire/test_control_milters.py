@@ -21,13 +21,13 @@ from support.processes.refusals import value_or_refusal
 def test_lines_are_places_with_options() -> None:
     found = unpack_milters(
         b"# ours\ninet:127.0.0.1:8891\nunix:/run/x mx default=accept connect=1 command=2 content=540\n"
-        b"inet:[2001:db8::1]:9 submission submissions default=tempfail\nlocal:/y\ninet:localhost:65535\n"
+        b"inet:[2001:db8::1]:9 submission submissions default=tempfail\nlocal:/y authserv=MX.a\ninet:localhost:65535\n"
     )
     assert found == [
         MilterLine("inet:127.0.0.1:8891", "127.0.0.1", 8891, ""),
         MilterLine("unix:/run/x", "", 0, "/run/x", (Role.MX,), True, 1, 2, 540),
         MilterLine("inet:[2001:db8::1]:9", "2001:db8::1", 9, "", (Role.SUBMISSION, Role.SUBMISSIONS)),
-        MilterLine("local:/y", "", 0, "/y"),
+        MilterLine("local:/y", "", 0, "/y", authserv=b"mx.a"),
         MilterLine("inet:localhost:65535", "localhost", 65535, ""),
     ]
     setup = FilterSetup(tuple(found))
@@ -40,7 +40,7 @@ def test_lines_are_places_with_options() -> None:
     [
         b"8891", b"inet:8891", b"inet:host:0", b"inet:host:65536", b"unix:run/x", b"unix:/" + b"x" * 107,
         b"unix:/x relay", b"unix:/x default=discard", b"unix:/x connect=0", b"unix:/x connect=541",
-        b"unix:/x content=1.5", b"unix:/x mx=1",
+        b"unix:/x content=1.5", b"unix:/x mx=1", b"unix:/x authserv=", b"unix:/x authserv=a;b",
     ],
 )  # fmt: skip
 def test_a_line_that_is_none_is_refused_with_its_number(line: bytes) -> None:

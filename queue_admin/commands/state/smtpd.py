@@ -12,7 +12,7 @@ from queue_admin.printable import span, visible
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import Temporary, complain
 from queue_base.queue.layout import open_layout
-from queue_wire.admin.smtpd_status import ENDS, STATES, VERBS, ProcessStatus, SessionStatus
+from queue_wire.admin.smtpd_status import ENDS, STATES, VERBS, VERDICTS, ProcessStatus, SessionStatus
 from queue_wire.logline import moment
 
 CLIENTS = 10
@@ -75,6 +75,7 @@ def _counts(process: ProcessStatus) -> dict[str, object]:
         "refused": refused,
         "dropped": counted("dropped", 0),
         "discarded": counted("discarded", 0),
+        "filters": {verdict: counted(f"filter-{verdict}", 0) for verdict in VERDICTS},
         "tls": {"ok": counted("tls", 0), "failed": counted("tls-failed", 0)},
         "auth": {"ok": counted("auth", 0), "failed": counted("auth-failed", 0)},
         "ended": {end: counted(f"end-{end}", 0) for end in ENDS},
@@ -125,6 +126,9 @@ def _summary(processes: list[ProcessStatus]) -> Iterator[str]:
     refused = {verb: counts[f"refused-{verb}-4"] + counts[f"refused-{verb}-5"] for verb in VERBS}
     by_verb = ", ".join(f"{verb} {number}" for verb, number in refused.items() if number)
     yield f"refused: {sum(refused.values())}" + (f": {by_verb}" if by_verb else "")
+    said = {verdict: counts[f"filter-{verdict}"] for verdict in VERDICTS}
+    if any(said.values()):
+        yield "filters: " + ", ".join(f"{verdict} {number}" for verdict, number in said.items() if number)
     yield f"tls: {counts['tls']} ok, {counts['tls-failed']} failed"
     yield f"auth: {counts['auth']} ok, {counts['auth-failed']} failed"
 

@@ -231,6 +231,7 @@ def test_a_queue_with_more_directories_than_descriptors_is_mended(tmp_path: Path
     assert "messages given their numbers: 97" in done.stdout
 
 
+@pytest.mark.pure("replaces a function of a compiled module")
 def test_a_directory_is_synced_once_for_all_messages_that_it_gets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from queue_admin.main import main
+from queue_admin.settings.control_faults import _first_denied
+from queue_base.accounts import Owner
 from queue_base.home import Home
 from queue_wire.control.registry import FILES
 from support.processes.forked import run_program
@@ -106,7 +108,8 @@ def test_check_names_each_mistake_and_each_unknown_file_and_exits_1(home: Home) 
         "smtpauth": ":ann:secret\n",
         "destinationlimits": "me.example.org concurrency=1\n",
         "mine": "x\n",
-        "rcpthosts": "x\n",
+        "rcpthosts": "x\n.example.org\n@example.org\n",
+        "badmailfrom": "a@b.example\n@b.example\n@\n",
         "smtpd": "*:25 mx\n*:2525 mx proxy\n",
         "locals~": "x\n",
         ".hidden": "x\n",
@@ -120,6 +123,8 @@ def test_check_names_each_mistake_and_each_unknown_file_and_exits_1(home: Home) 
         f"control: unable to use {home.control}/mine: everybody may write to it (mode 0666); chmod o-w",
         "control/queuelifetime line 1: not a number from 60 to 315360000: '0'",
         "control/virtualdomains line 2: it has no colon, and has no effect",
+        "control/rcpthosts line 3: neither a domain nor .domain, so no recipient matches: '@example.org'",
+        "control/badmailfrom line 3: neither an address nor @domain, so no sender matches: '@'",
         "control/tlspolicy line 1: ",
         "control/smtpauth: everybody can use it (mode 0644)",
         "control/destinationlimits line 1: mail for me.example.org is local",
@@ -158,6 +163,46 @@ def test_check_names_certificates_that_cannot_be_used_and_listeners_by_which_nob
     assert "line 1: nobody may send by role submission: with `noauth`" in queuectl(home, "config", "check", code=1)[0]
     (control / "relayclients").write_text("192.0.2.1\n")
     assert queuectl(home, "config", "check") == ("", "")
+
+
+def test_check_looks_at_the_program_that_knows_the_passwords(home: Home, tmp_path: Path) -> None:
+    program = tmp_path / "check"
+    line = Path(home.control, "checkpassword")
+    line.write_text(f"{program} /bin/true\n")
+    place = "control/checkpassword line 1"
+    why = f"{place}: unable to run {program}: no such file or directory\n"
+    assert queuectl(home, "config", "check", code=1)[0] == why
+    program.mkdir()
+    why = f"{place}: unable to run {program}: it is not a regular file\n"
+    assert queuectl(home, "config", "check", code=1)[0] == why
+    program.rmdir()
+    program.write_text("#!/bin/sh\n")
+    why = f"{place}: this user may not run {program}; chmod a+x allows it\n"
+    assert queuectl(home, "config", "check", code=1)[0] == why
+    program.chmod(0o755)
+    assert queuectl(home, "config", "check") == ("", "")
+
+
+def test_what_keeps_another_account_from_a_program_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    program = tmp_path / "check"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    other = Owner(os.getuid() + 12345, os.getgid() + 12345)
+    denied = _first_denied(str(program), other)
+    assert denied in map(str, program.parents) and not os.stat(denied).st_mode & 0o001
+    assert _first_denied("/bin/true", other) == ""
+    assert _first_denied(str(program), Owner(os.getuid(), os.getgid())) == ""
+
+
+def test_set_takes_no_certificate_that_cannot_be_used(home: Home, tmp_path: Path) -> None:
+    control = Path(home.control)
+    certificate, key = make_certificate(control)
+    _, err = queuectl(home, "config", "set", "smtpdcert", f":{certificate.name}", code=100)
+    assert f"unable to use {certificate}: it has no private key in PEM; it is not used; nothing was changed" in err
+    assert not (control / "smtpdcert").exists()
+    queuectl(home, "config", "set", "smtpdcert", f":{certificate.name} {key.name}")
+    assert (control / "smtpdcert").read_text() == f":{certificate.name} {key.name}\n"
 
 
 def test_check_without_a_home_says_so_once(tmp_path: Path) -> None:

@@ -71,6 +71,14 @@ def test_a_reload_is_waited_for_where_systemd_can_do_that(tmp_path: Path) -> Non
     assert "Type=notify-reload\n" in new and "ExecReload" not in new
 
 
+def test_a_reload_reaches_the_smtp_server_which_is_not_root_any_more(tmp_path: Path) -> None:
+    """Root without CAP_KILL, as in this unit, may signal no process of another user."""
+    system = write(tmp_path, smtpd=True)[0].read_text()
+    assert "CapabilityBoundingSet=CAP_NET_BIND_SERVICE CAP_SETUID CAP_SETGID\n" in system
+    assert "ExecReload=+kill -HUP $MAINPID\n" in system
+    assert "ExecReload=kill -HUP $MAINPID\n" in write(tmp_path, None, smtpd=True)[0].read_text()
+
+
 def test_term_goes_to_queue_send_alone_and_the_log_through_the_fifo(tmp_path: Path) -> None:
     service, log, fifo = (path.read_text() for path in write(tmp_path))
     assert "KillMode=mixed\nTimeoutStopSec=600\n" in service

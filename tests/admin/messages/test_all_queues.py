@@ -133,7 +133,7 @@ def test_a_queue_whose_disk_is_not_there_does_not_keep_commands_from_the_others(
 
 
 @pytest.mark.parametrize(
-    "words", [["repair"], ["top"], ["metrics"], ["web"], ["adopt", "--as-me"], ["log", "--follow"]]
+    "words", [["repair"], ["top"], ["metrics"], ["web"], ["adopt", "--as-me"], ["log", "--follow"], ["postman", "list"]]
 )
 def test_what_works_on_one_queue_asks_for_its_name(
     site: Site, capfd: pytest.CaptureFixture[str], words: list[str]

@@ -72,6 +72,7 @@ def test_a_scrape_is_openmetrics_and_has_everything_that_a_reading_has() -> None
     assert found["queue_process_cpu_seconds_total", "1", "queue-remote"] == 1.5
     assert found["queue_smtpd_sessions", "2", "queueing"] == 3
     assert found["queue_smtpd_refusals_total", "2", "5xx", "RCPT"] == 7
+    assert found["queue_smtpd_filters_total", "2", "holds"] == 7
     # Seven recipients took less than 8 ms, and none less than 4.
     assert found["queue_delivery_seconds_bucket", "remote", "0.004"] == 0
     assert found["queue_delivery_seconds_bucket", "remote", "0.008"] == 7

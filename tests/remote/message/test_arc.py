@@ -60,7 +60,7 @@ ZONE = DkimZone()
 OURS = ZONE.rsa("one@client.example")
 THEIRS = ZONE.rsa("two@list.example")
 CLIENT = ClientFacts("192.0.2.1", name=b"mx.example.net", hello=b"mx.example.net", esmtp=True)
-RECEIVED = pack_received(CLIENT, b"client.example", b"4711-3", 1795000000)
+RECEIVED = pack_received(CLIENT, b"client.example", 1795000000).replace(b"\0", b"4711")
 RESULTS = b"Authentication-Results: client.example; dkim=pass (ok; good) header.d=example.net;\n\tspf=pass\n"
 FORWARDED = received_line(8123, 1000, 1795000001) + delivered_to(b"joe@client.example")
 MAIL = b"From: Ann <ann@example.net>\nTo: j@client.example\nSubject: hello\nDKIM-Signature: v=1\n\nA  message. \n.x\n\n"
@@ -132,7 +132,7 @@ def test_a_forwarded_message_gets_a_good_seal(seal: Sealer, top: bytes) -> None:
         FORWARDED + RECEIVED + MAIL,
         FORWARDED + RESULTS + MAIL,
         FORWARDED + RECEIVED + RESULTS.replace(b"client.", b"other.") + MAIL,
-        FORWARDED + pack_received(CLIENT._replace(user=b"ann"), b"client.example", b"1", 0) + RESULTS + MAIL,
+        FORWARDED + pack_received(CLIENT._replace(user=b"ann"), b"client.example", 0) + RESULTS + MAIL,
         FORWARDED + RECEIVED.replace(b"by client.", b"by other.") + RESULTS + MAIL,
         FORWARDED + RECEIVED + b"Received: from a by b with SMTP\n" + RESULTS + MAIL,
         FORWARDED + b"ARC-Seal: i=1; d=client.example\n" + RECEIVED + RESULTS + MAIL,

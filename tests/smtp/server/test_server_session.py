@@ -1,6 +1,7 @@
 """The server: what it says, what it reports, and that neither depends on the pieces in which a client's bytes come."""
 
 import binascii
+import re
 
 import pytest
 from hypothesis import example, given, settings
@@ -127,6 +128,56 @@ def test_no_bytes_crash_a_session(data: bytes, state: int) -> None:
     session.feed(openings[state])
     session.feed(data)
     session.feed(data)
+
+
+# A second reader of a stream, who knows nothing of sessions: only of the replies, the end of DATA and sizes of chunks.
+
+_BDAT = re.compile(rb"(?i)[ \t]*BDAT[ \t]+([0-9]{1,18})(?:[ \t]+(LAST))?[ \t]*\r\n")
+
+
+def split_stream(stream: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Return the messages that the session takes of a stream, and those that this reader sees in it."""
+    session = ScriptedSession(SETTINGS._replace(errors=10**9, useless=10**9, implicit_tls=True))
+    session.feed(b"")
+    seen: list[bytes] = []
+    read, chunks, mode, left, last = b"", b"", "command", 0, False
+    for at in range(len(stream)):
+        said = session.feed(stream[at : at + 1])
+        if session.server.state is ServerState.CLOSED:
+            break
+        read += stream[at : at + 1]
+        code = said.rpartition(b"\r\n")[0].rpartition(b"\r\n")[2][:3]
+        if mode == "chunk":
+            left -= 1
+            assert bool(said) == (not left)
+        elif mode == "data":
+            assert bool(said) == (b"\r\n" + read).endswith(b"\r\n.\r\n")
+        else:
+            chunk = _BDAT.fullmatch(read) if mode == "command" else None
+            left = int(chunk[1]) if chunk else 0
+            assert bool(said) == (read.endswith(b"\n") and not left)
+            if chunk:
+                mode, read, last = "chunk", b"", bool(chunk[2])
+        if said and mode in ("data", "chunk"):
+            if mode == "data":
+                read, last, chunks = (b"\r\n" + read[:-3]).replace(b"\r\n.", b"\r\n")[2:], True, b""
+            chunks = chunks + read if code == b"250" else b""
+            if last and code == b"250":
+                seen.append(chunks.replace(b"\r\n", b"\n"))
+            chunks = b"" if last else chunks
+        if said:
+            begins_anew = mode == "command" and code == b"250" and re.match(rb"(?i)[ \t]*(RSET|EHLO|HELO)", read)
+            chunks = b"" if begins_anew else chunks
+            mode, read = {b"354": "data", b"334": "response"}.get(code, "command"), b""
+    return [message.content for message in session.messages], seen
+
+
+@given(STREAMS)
+@example(b"DATA\r\nx\r\n.\ny\r\n.\r\n")
+@example(b"RSET\r\nBDAT 12\r\nNOOP\r\nNOOP\r\n")
+def test_messages_are_those_that_another_reader_of_the_same_stream_sees(stream: bytes) -> None:
+    taken, seen = split_stream(ENVELOPE + stream)
+    assert taken == seen
 
 
 @settings(deadline=None, max_examples=30)

@@ -61,6 +61,7 @@ CASES = [
          f"IP{SAID}550-Requested_action_not_taken/550_see_RFC5321_and_8BITMIME/", "", "content"),
     Case("Remote_host_said:_421_4.3.2_Too_many_connections_from_203.0.113.9/",
          "Remote_host_said:_421_4.3.2_Too_many_connections_from_IP/", "4.3.2", "rate"),
+    Case("550_5.6.11_Bare_LF_or_CR/", "550_5.6.11_Bare_LF_or_CR/", "5.6.11", "line_ends"),
     Case("550_5.6.0_Id_1tEKxZ-0001aB-2C_of_2001:db8:1:2:3:4:5:6/", "550_5.6.0_Id_ID_of_IP/", "5.6.0", "content"),
     # A time, with parts of a second, and in UTC.
     Case("451_4.7.500_Server_busy_from_[192.0.2.1]._[AM4PEPF7A5F.outlook.example_2026-02-12T08:25:36.183Z_08DC2B7A2F]",

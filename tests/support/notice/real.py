@@ -218,7 +218,7 @@ class RealWorld:
         enter(patch("queue_base.durable.PARALLEL", 1 << 30))
         enter(patch("queue_todo.pending.SCAN_EVERY", 1e9))  # Nothing but inotify and the first scan finds a message.
 
-    def _make_disk(self, name: str) -> StepDisk:
+    def _make_disk(self, name: str, in_memory: bool = False) -> StepDisk:
         self.disks[name] = StepDisk(self.actors[name])
         return self.disks[name]
 

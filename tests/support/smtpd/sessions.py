@@ -58,7 +58,9 @@ def make_session(
     policy = SessionPolicy(role, rules, client_limits or ClientLimits(UNLIMITED))
     settings = ServerSettings(ME, limits, tls=tls)
     setup = SessionSetup(
-        ME, settings, policy, suffix, filters, dnslists, greylist, xclients=unpack_networks(xclients)
+        *(ME, settings, policy, suffix, filters, dnslists, greylist),
+        xclients=unpack_networks(xclients),
+        authserv=frozenset((ME,)),
     )
     return SmtpSession(12, client, setup, 0.0)
 

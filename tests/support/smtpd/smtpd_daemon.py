@@ -8,7 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -39,10 +39,16 @@ def trusting() -> ssl.SSLContext:
 class SmtpdDaemon:
     """A daemon with a listener for each role, with its options. `ports` are theirs, `log` has its lines.
 
-    given: it gets a listening socket of ours instead of opening one.
+    given: it gets a listening socket of ours instead of opening one. environment: variables that it has, too.
     """
 
-    def __init__(self, home: Home, roles: Sequence[str] = ("mx",), given: bool = False) -> None:
+    def __init__(
+        self,
+        home: Home,
+        roles: Sequence[str] = ("mx",),
+        given: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.ports = free_ports(len(roles))
         lines = [f"127.0.0.1:{port} {role}\n" for port, role in zip(self.ports, roles, strict=True)]
         Path(home.control, "smtpd").write_text("".join(lines))
@@ -54,7 +60,7 @@ class SmtpdDaemon:
         self._log = reader
         null = os.open(os.devnull, os.O_RDWR)
         descriptors = {0: null, 1: null, 2: writer}
-        variables: dict[str, str] = {}
+        variables = dict(environment or {})
         listening = socket.create_server(("127.0.0.1", self.ports[0])) if given else None
         if listening is not None:
             descriptors[3] = listening.fileno()

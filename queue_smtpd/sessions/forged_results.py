@@ -1,0 +1,155 @@
+"""Removes forged Authentication-Results from a message while it is received (RFC 8601 section 5).
+
+    removal = ForgedResults(ours)
+    text = removal.feed(text)      what of a piece goes on, perhaps later
+    text = removal.end()           the rest, once the message is complete
+
+A field is forged if it names one of our authserv-ids: nobody but this host may write them, and the message comes from
+elsewhere. The case does not count. The id may stand behind comments, on a folded line, in quotes, with a version behind
+it. A field is also removed if the first FIELD_MOST bytes have no complete id, since nobody can say whose it is. All
+other bytes go on as they are, so signatures of other fields are not broken. The header ends at the first empty line.
+
+A piece costs time in proportion to its length, and at most FIELD_MOST bytes are kept back.
+"""
+
+import re
+from collections.abc import Set
+
+# Of a field, in which its authserv-id must be.
+FIELD_MOST = 4096
+_NAME = b"authentication-results"
+# What a line of the header begins with that matters: the end of it, or one of these fields. Old mail has spaces before
+# the colon. A bare CR, where the listener takes it, is a space for some readers.
+_LINE = re.compile(rb"\n(?:\n|authentication-results[ \t\r:])", re.IGNORECASE)
+_BEGIN = re.compile(rb"authentication-results[ \t\r]*:", re.IGNORECASE)
+# A field ends before a line that is no continuation.
+_FIELD_END = re.compile(rb"\n(?=[^ \t\r])")
+_PARTS = re.compile(rb"""\\.|[()";]|\s+|[^\\()";\s]+|\\""", re.DOTALL)
+
+
+def authserv_ids(value: bytes) -> frozenset[bytes] | None:
+    """Return the ids, in lower case, that a reader may see in the value of a field; None if no id is complete.
+
+    A comment ends an id, but some readers take it out before they look. A backslash belongs into quotes; elsewhere it
+    may end an id, or not.
+    """
+    found: set[bytes] = set()
+    word = b""
+    depth = 0
+    quoted = False
+    for match in _PARTS.finditer(value):
+        part = match[0]
+        if depth:
+            depth += (part == b"(") - (part == b")")
+        elif quoted:
+            if part == b'"':
+                quoted = False
+            elif not part.isspace() or b"\n" not in part:
+                word += part[1:] if part[:1] == b"\\" else part
+        elif part == b"(":
+            depth = 1
+            found.add(word)
+        elif part == b'"':
+            quoted = True
+        elif part == b";" or part.isspace():
+            if word or part == b";":
+                found.add(word)
+                return frozenset([each.lower() for each in found])
+        elif part != b")":
+            if part[:1] == b"\\":
+                found.add(word)
+            word += part[1:] if part[:1] == b"\\" else part
+    return None
+
+
+class ForgedResults:
+    """The removal from one message; `ours` are our authserv-ids in lower case. `removed` counts fields."""
+
+    __slots__ = ("_begins_line", "_held", "_ours", "_over", "_removing", "removed")
+
+    def __init__(self, ours: Set[bytes]) -> None:
+        self.removed = 0
+        self._ours = ours
+        # A line that may begin such a field; or the LF that may end a field that is being removed.
+        self._held = b""
+        # What is held, or comes next, begins a line.
+        self._begins_line = True
+        self._removing = self._over = False
+
+    def feed(self, text: bytes) -> bytes:
+        """Take a piece of the message, with LF line ends; return what goes on."""
+        if self._over or not text:
+            return text
+        # A line is found by the LF before it, which is not kept back.
+        ahead = 1 if self._begins_line and not self._removing else 0
+        text = b"\n" * ahead + self._held + text
+        self._held = b""
+        # What goes on next begins at `at`; `look` is there, or at the LF before it.
+        at, look = ahead, 0
+        passed: list[bytes] = []
+        while at < len(text):
+            if self._removing:
+                end = _FIELD_END.search(text, look)
+                if end is None:
+                    self._held = b"\n" if text.endswith(b"\n") else b""
+                    break
+                self._removing = False
+                look, at = end.start(), end.end()
+            match = _LINE.search(text, look)
+            if match is None:
+                self._keep_back(text, at, passed)
+                break
+            begin = match.start() + 1
+            passed.append(text[at:begin])
+            if match.end() == begin + 1:
+                self._over = True
+                passed.append(text[begin:])
+                break
+            end = _FIELD_END.search(text, match.end())
+            if end is None and len(text) - begin < FIELD_MOST:
+                self._held, self._begins_line = text[begin:], True
+                break
+            at = len(text) if end is None else end.end()
+            look = at - 1
+            if self._is_forged(text[begin:at], end is not None):
+                self.removed += 1
+                self._removing = True
+                at, look = begin, begin
+            else:
+                passed.append(text[begin:at])
+                self._begins_line = text.endswith(b"\n")
+        return b"".join(passed)
+
+    def end(self) -> bytes:
+        """Return the rest of the message, which is complete."""
+        held, self._held = self._held, b""
+        if self._removing:
+            return b""
+        if self._is_forged(held, True):
+            self.removed += 1
+            return b""
+        return held
+
+    def _keep_back(self, text: bytes, at: int, passed: list[bytes]) -> None:
+        """Pass on the rest of a text but for a last line that may begin such a field."""
+        line = text.rfind(b"\n") + 1
+        last = text[line : line + len(_NAME) + 1].lower()
+        if line and last and _NAME.startswith(last):
+            self._held, self._begins_line = text[line:], True
+            passed.append(text[at:line])
+        else:
+            self._begins_line = not last
+            passed.append(text[at:])
+
+    def _is_forged(self, field: bytes, complete: bool) -> bool:
+        """Return whether a field, or the beginning of a long one, is to be removed."""
+        name = _BEGIN.match(field)
+        if name is None:
+            # Without a colon it is no field.
+            return not complete and not field[len(_NAME) :].strip()
+        if name.end() >= FIELD_MOST:
+            return True
+        value = field[name.end() : FIELD_MOST]
+        # The end of a field ends its id.
+        found = authserv_ids(value + b";" if complete and len(field) <= FIELD_MOST else value)
+        return found is None or not self._ours.isdisjoint(found)
