@@ -18,7 +18,7 @@ COMPILED = """
     queue_base queue_base/daemon queue_base/queue queue_clean
     queue_inject/drop.py queue_inject/filter.py queue_inject/hand_in.py queue_inject/batch queue_inject/header
     queue_intake/acceptance.py queue_intake/answers.py queue_intake/client_connection.py queue_intake/commit_group.py
-    queue_intake/package_reader.py queue_intake/sharing.py
+    queue_intake/entrance.py queue_intake/package_reader.py queue_intake/sharing.py
     queue_remote/daemon.py queue_remote/delivery.py queue_remote/job_parts.py queue_remote/options.py
     queue_remote/report_text.py queue_remote/setup.py
     queue_remote/message/file.py queue_remote/message/message_scan.py queue_remote/message/small.py

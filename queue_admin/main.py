@@ -33,6 +33,7 @@ from queue_admin.commands.state import stat as stat_command
 from queue_admin.commands.state import top as top_command
 from queue_admin.commands.state import version as version_command
 from queue_admin.commands.state import web as web_command
+from queue_admin.home.chosen import Choice
 from queue_base.click_group import SETTINGS, run_group, version_option
 from queue_base.daemon.signals import keep_children
 from queue_base.shell_completion import complete_directory, completion_command
@@ -72,9 +73,10 @@ COMMANDS = (
 @click.option(
     "--home", metavar="HOME", shell_complete=complete_directory, help="The home; default QUEUE_HOME, else /var/queue."
 )
+@click.option("--queue", metavar="NAME", help="One of the queues of control/queues; default all.")
 @version_option
 @click.pass_context
-def group(context: click.Context, home: str | None) -> None:
+def group(context: click.Context, home: str | None, queue: str | None) -> None:
     """Make, take over, inspect and change a mail queue.
 
     \b
@@ -84,7 +86,7 @@ def group(context: click.Context, home: str | None) -> None:
       queuectl --home /srv/queue show 457-h5x3k2j1z9
       queuectl flush --domain example.net
     """
-    context.obj = home
+    context.obj = Choice(home, queue)
 
 
 for _module in COMMANDS:

@@ -4,6 +4,9 @@
 supervised pid is the scheduler and its stdout is the log. The owner of queue/ decides which accounts the daemons run as
 (queue_admin.home.daemon_accounts). Everything is checked before the first daemon is started; if a check fails, the exit
 code is 100 or 111 and one line on stderr says why, which systemd is also told.
+
+A home with several queues has a set of daemons for each, which `--queue` names, and one queue-intake, which lives on
+while a set is stopped: `queue-start --intake` opens its sockets, and becomes it.
 """
 
 import fcntl
@@ -18,7 +21,7 @@ from queue_admin.checks.file_system import check_file_system
 from queue_admin.checks.queue_stamp import check_stamp
 from queue_admin.home.daemon_accounts import DaemonAccounts, check_code, choose_accounts
 from queue_admin.home.modes import ONDEMAND
-from queue_base.accounts import Owner, become
+from queue_base.accounts import Owner, become, queue_owner
 from queue_base.control import check_modes, read_control, read_me, read_number, read_parsed
 from queue_base.daemon import inherited_sockets, processes
 from queue_base.daemon.lock import take_sendmutex
@@ -26,13 +29,14 @@ from queue_base.daemon.processes import command
 from queue_base.daemon.signals import reset_signals
 from queue_base.daemon.supervisor import DESCRIPTOR, Supervisor, take_variables
 from queue_base.errors import Failure, Permanent, Temporary, Usage, complain, reason
-from queue_base.home import Home, take_help, take_home
+from queue_base.home import Home, take_help, take_home, take_queue
 from queue_base.queue.layout import open_layout
 from queue_wire.control.intake_hosts import unpack_intake
 
-USAGE = "usage: queue-start [--home HOME]"
+USAGE = "usage: queue-start [--home HOME] [--queue NAME] [--intake]"
 HELP = f"""{USAGE}
 Starts the whole suite and becomes queue-send; run it under supervise or runsv.
+Where control/queues names several queues, --queue starts the daemons of one, and --intake the queue-intake of all.
 """
 NOTHING: Mapping[int, int] = {}
 # Our pipe ends are kept above this number, so that they do not collide with the numbers that the daemons expect.
@@ -53,8 +57,14 @@ class DaemonSpec(NamedTuple):
     sockets: tuple[int, ...] = ()
 
 
-def daemons(accounts: DaemonAccounts, remotes: int, sockets: tuple[int, ...]) -> list[DaemonSpec]:
-    """Return the daemons in the order in which they start. `sockets` are those of control/intake."""
+def daemons(accounts: DaemonAccounts, remotes: int, sockets: tuple[int, ...] | None) -> list[DaemonSpec]:
+    """Return the daemons in the order in which they start. `sockets` are those of control/intake.
+
+    They are None where queue-intake is a service of its own, because there are several queues.
+    """
+    intake = DaemonSpec(
+        "queue-intake", accounts.queue, processes.INTAKE_COMMANDS, processes.INTAKE_NOTICES, False, sockets or ()
+    )
     return [
         DaemonSpec("queue-local", None, processes.LOCAL_JOBS, processes.LOCAL_REPORTS, False),
         *(
@@ -64,7 +74,7 @@ def daemons(accounts: DaemonAccounts, remotes: int, sockets: tuple[int, ...]) ->
         DaemonSpec("queue-clean", accounts.queue, processes.CLEAN_IDS, processes.CLEAN_ANSWERS, True),
         DaemonSpec("queue-todo", accounts.queue, processes.TODO_COMMANDS, processes.TODO_NOTICES, True),
         DaemonSpec("queue-pickup", accounts.queue, processes.PICKUP_LIFE, processes.PICKUP_NOTICES, False),
-        DaemonSpec("queue-intake", accounts.queue, processes.INTAKE_COMMANDS, processes.INTAKE_NOTICES, False, sockets),
+        *([intake] if sockets is not None else []),
     ]
 
 
@@ -121,10 +131,7 @@ def _child(
             os.dup2(end, number)
         if daemon.holds_lock:
             os.dup2(lock, processes.SENDMUTEX)
-        if daemon.sockets:
-            for place, number in enumerate(daemon.sockets, inherited_sockets.FIRST):
-                os.dup2(number, place)
-            os.environ.update(inherited_sockets.pass_on(len(daemon.sockets)))
+        hand_on(daemon.sockets)
         if daemon.owner is not None:
             become(daemon.owner)
         os.execv(words[0], words)
@@ -132,6 +139,14 @@ def _child(
         complain("queue-start", f"alert: unable to run {daemon.program}: {error}")
     finally:
         os._exit(111)
+
+
+def hand_on(sockets: tuple[int, ...]) -> None:
+    """Give sockets the numbers at which the program that is executed next looks for them."""
+    if sockets:
+        for place, number in enumerate(sockets, inherited_sockets.FIRST):
+            os.dup2(number, place)
+        os.environ.update(inherited_sockets.pass_on(len(sockets)))
 
 
 def guard_descriptors() -> None:
@@ -210,21 +225,20 @@ def run(home: Home, notification: dict[str, str]) -> None:
     """
     guard_descriptors()
     accounts = choose_accounts(home)
+    check_same_owner(home)
     read_me(home)
     check_modes(home)
     layout = open_layout(home.queue)
     check_file_system(home)
     check_code(accounts)
     kept = keep_notification(notification)
-    close_inherited(kept.values())
-    for name in (inherited_sockets.COUNT, inherited_sockets.PID):
-        os.environ.pop(name, None)
+    forget_inherited(kept.values())
     lock = fcntl.fcntl(take_sendmutex(home), fcntl.F_DUPFD_CLOEXEC, HIGH)
     check_stamp(home, layout)
     os.environ["QUEUE_HOME"] = home.path
     # Before chdir, because the programs are found from our own name, which may be a relative path.
     remotes = count_remotes(home)
-    specs = daemons(accounts, remotes, open_sockets(home))
+    specs = daemons(accounts, remotes, None if home.several else open_sockets(home))
     on_demand = on_demand_daemons(home, accounts)
     words = {spec.program: command(spec.program, home) for spec in [*specs, *on_demand]}
     options = ["--remotes", str(remotes)] if remotes > 1 else []
@@ -254,6 +268,44 @@ def run(home: Home, notification: dict[str, str]) -> None:
         raise Temporary(f"unable to start {error.filename or 'the daemons'}: {reason(error)}") from error
 
 
+def check_same_owner(home: Home) -> None:
+    """Raise Permanent if run/, which all queues share, has another owner than the queue. Raises Temporary."""
+    if home.several and queue_owner(home).uid != queue_owner(Home(home.path)).uid:
+        raise Permanent(f"unable to use {home.queue}: its owner is not that of {home.run}; queuectl check says more")
+
+
+def forget_inherited(kept: Collection[int]) -> None:
+    """Close what the caller left open, except `kept`, and forget its sockets."""
+    close_inherited(kept)
+    for name in (inherited_sockets.COUNT, inherited_sockets.PID):
+        os.environ.pop(name, None)
+
+
+def run_intake(home: Home) -> None:
+    """Check everything, and become the queue-intake of a home with several queues. Raises Failure."""
+    guard_descriptors()
+    if not home.several:
+        raise Usage(f"{home.path} has one queue, whose queue-start starts queue-intake too; {USAGE}")
+    accounts = choose_accounts(home)
+    read_me(home)
+    check_modes(home)
+    check_code(accounts)
+    forget_inherited(())
+    os.environ["QUEUE_HOME"] = home.path
+    sockets = open_sockets(home)
+    words = command("queue-intake", home)
+    try:
+        os.chdir(home.run)
+        os.closerange(3, HIGH)
+        hand_on(sockets)
+        if accounts.queue is not None:
+            become(accounts.queue)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
+        os.execv(words[0], words)
+    except OSError as error:
+        raise Temporary(f"unable to start {error.filename or 'queue-intake'}: {reason(error)}") from error
+
+
 def main(argv: list[str]) -> int:
     """Become queue-send, or return an exit code."""
     # The daemons must not inherit ignored or blocked signals: they wait for children and react to signals.
@@ -272,6 +324,9 @@ def prepare(argv: list[str]) -> int:
         home, rest = take_home(argv[1:])
         if take_help(rest, HELP):
             return 0
+        if rest == ["--intake"]:
+            run_intake(home)
+        home, rest = take_queue(home, rest)
         if rest:
             raise Usage(USAGE)
         run(home, dict(notification))

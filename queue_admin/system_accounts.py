@@ -147,7 +147,7 @@ def be_owner(home: Home) -> None:
     Links that the account may have put in the queue then lead nowhere that it has no access to itself. With qmail's
     queue, which belongs to several accounts, root stays root. Raises Permanent, Temporary.
     """
-    if os.geteuid() != 0 or not os.path.isdir(home.queue):
+    if os.geteuid() != 0 or not os.path.isdir(home.owned):
         return  # The caller reports a missing queue when it opens it.
     owner = queue_owner(home)
     if owner.uid not in (0, account_uid(QMAIL_ACCOUNT)):
@@ -169,11 +169,11 @@ def choose_owner(home: Home, as_me: bool) -> tuple[Owner, list[str]]:
     new one belongs to the user who makes it.
     """
     me = myself()
-    if not os.path.isdir(home.queue):
+    if not os.path.isdir(home.owned):
         return (me, []) if as_me or me.uid != 0 else ensure_accounts()
     found = queue_owner(home)
     if found.uid == account_uid(QMAIL_ACCOUNT):
-        raise Permanent(f"unable to use {home.queue}: it belongs to {QMAIL_ACCOUNT}; queuectl adopt takes it over")
+        raise Permanent(f"unable to use {home.owned}: it belongs to {QMAIL_ACCOUNT}; queuectl adopt takes it over")
     if found.uid != me.uid and (as_me or me.uid != 0):
-        raise Permanent(f"unable to use {home.queue}: it belongs to uid {found.uid}, not to you")
+        raise Permanent(f"unable to use {home.owned}: it belongs to uid {found.uid}, not to you")
     return ensure_accounts() if me.uid == 0 and found.uid == account_uid(QUEUE_ACCOUNT) else (found, [])

@@ -29,11 +29,14 @@ class Owner:
 
 
 def queue_owner(home: Home) -> Owner:
-    """Return the owner of queue/. Raises Temporary, naming the path, if stat fails."""
+    """Return the owner of queue/, or if there are several queues and none was chosen, of run/.
+
+    Raises Temporary, naming the path, if stat fails.
+    """
     try:
-        found = os.stat(home.queue)
+        found = os.stat(home.owned)
     except OSError as error:
-        raise Temporary(f"unable to use {home.queue}: {reason(error)}; queuectl init makes a home") from error
+        raise Temporary(f"unable to use {home.owned}: {reason(error)}; queuectl init makes a home") from error
     return Owner(found.st_uid, found.st_gid)
 
 
@@ -98,7 +101,7 @@ def become_queue_owner(home: Home) -> Owner:
     if os.geteuid() == 0 and owner.uid != 0:
         become_reader(owner)
     elif os.geteuid() != owner.uid:
-        raise Permanent(f"unable to write to {home.queue}: it belongs to uid {owner.uid}; run as that user")
+        raise Permanent(f"unable to write to {home.owned}: it belongs to uid {owner.uid}; run as that user")
     return owner
 
 

@@ -1,27 +1,131 @@
 """The home: the directory of control/, queue/, alias/ and so on. `--home`, else QUEUE_HOME, else /var/queue.
 
-This module also parses the two options that every program has: --home and --help.
+control/queues names its queues, if there are several (queue_wire.control.queues). A daemon works on one of them, which
+`--queue` names; what all of them share is in run/.
+
+This module also parses the options that many programs have: --home, --queue and --help.
 """
 
 import os
 
+from queue_base.durable import read_file
 from queue_base.errors import Temporary, Usage, reason
 
 DEFAULT_HOME = "/var/queue"
+CONTROL_QUEUES = "queues"
 
 
 class Home:
-    """The paths of one home, as str."""
+    """The paths of one home, as str, and of one of its queues, which has been chosen if there are several.
 
-    __slots__ = ("alias", "control", "greylist", "path", "queue", "users")
+    control/queues is read when one of these is asked for, once: a change of it counts for programs that start later.
+    """
 
-    def __init__(self, path: str) -> None:
+    __slots__ = ("_queue", "_queues", "_wanted", "alias", "control", "greylist", "path", "users")
+
+    def __init__(self, path: str, wanted: str = "") -> None:
+        """wanted: the name of the queue that is chosen, empty for the only one."""
         self.path = path
         self.control = path + "/control"
-        self.queue = path + "/queue"
         self.alias = path + "/alias"
         self.users = path + "/users"
         self.greylist = path + "/greylist"
+        self._queue = ""
+        self._queues: dict[str, str] | None = None
+        self._wanted = wanted
+
+    @property
+    def queues(self) -> dict[str, str]:
+        """{name: directory} of all queues, in the order of control/queues. Raises Temporary."""
+        if self._queues is None:
+            self._queues = _read_queues(self.path)
+        return self._queues
+
+    @property
+    def queue(self) -> str:
+        """The directory of the queue. Raises Usage if there are several and none was chosen, Temporary."""
+        if not self._queue:
+            self._queue = self._find_queue()
+        return self._queue
+
+    def _find_queue(self) -> str:
+        queues = self.queues
+        names = ", ".join(queues)
+        if self._wanted:
+            if self._wanted not in queues:
+                raise Usage(f"unable to use queue {self._wanted}: {self.path} has {names}")
+            return queues[self._wanted]
+        if len(queues) > 1:
+            raise Usage(f"unable to choose a queue: {self.path} has {names}; --queue NAME names one")
+        return next(iter(queues.values()))
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several queues. Raises Temporary."""
+        return len(self.queues) > 1
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the queue is known: there is one, or it was named. Raises Temporary."""
+        return bool(self._wanted) or not self.several
+
+    @property
+    def name(self) -> str:
+        """The name of the queue that was chosen, empty if there is only one, or none was. Raises Usage, Temporary."""
+        if not self._wanted or not self.several:
+            return ""
+        self._find_queue()
+        return self._wanted
+
+    @property
+    def owned(self) -> str:
+        """The directory whose owner the suite runs as: that of the queue, or run/ if none was chosen.
+
+        Raises Usage, Temporary.
+        """
+        return self.queue if self.is_chosen else self.run
+
+    @property
+    def run(self) -> str:
+        """The directory with the sockets and locks of what all queues share: run/, or that of the only queue.
+
+        Raises Temporary.
+        """
+        return self.path + "/run" if self.several else next(iter(self.queues.values()))
+
+    def each(self) -> "list[Home]":
+        """Return this home, or one for each queue if there are several and none was chosen. Raises Temporary."""
+        if self.is_chosen:
+            return [self]
+        return [self.choose(name) for name in self.queues]
+
+    def choose(self, name: str) -> "Home":
+        """Return this home with another queue."""
+        other = Home(self.path, name)
+        other._queues = self._queues
+        return other
+
+
+def _read_queues(home: str) -> dict[str, str]:
+    """Return the queues of a home. Raises Temporary.
+
+    Who may not read control/, such as a user who leaves mail in maildrop/, knows only the one queue of most homes.
+    """
+    path = f"{home}/control/{CONTROL_QUEUES}"
+    try:
+        data = read_file(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return {"queue": home + "/queue"}
+    except OSError as error:
+        raise Temporary(f"unable to read {path}: {reason(error)}") from error
+    # Imported here because few homes have several queues.
+    from queue_wire.control.queues import unpack_queues
+    from queue_wire.format_error import FormatError, wrong_in
+
+    try:
+        return unpack_queues(data, home)
+    except FormatError as error:
+        raise Temporary(f"unable to parse {wrong_in(path, error)}") from error
 
 
 def trusted_variable(name: str) -> str | None:
@@ -66,6 +170,29 @@ def take_home(arguments: list[str]) -> tuple[Home, list[str]]:
     return find_home(), arguments
 
 
+def take_queue(home: Home, arguments: list[str]) -> tuple[Home, list[str]]:
+    """Return the home with the queue of a leading `--queue NAME` or `--queue=NAME`, and the arguments without it.
+
+    Raises Usage, also if no queue has that name, and Temporary.
+    """
+    word, equals, name = arguments[0].partition("=") if arguments else ("", "", "")
+    if word != "--queue":
+        return home, arguments
+    rest = arguments[1:]
+    if not equals:
+        name, rest = (rest or [""])[0], rest[1:]
+    return named_queue(home, name), rest
+
+
+def named_queue(home: Home, name: str) -> Home:
+    """Return the home with the queue of this name. Raises Usage, Temporary."""
+    if not name:
+        raise Usage("--queue needs the name of a queue")
+    found = home.choose(name)
+    _ = found.queue  # Raises Usage if there is no such queue.
+    return found
+
+
 def take_help(arguments: list[str], text: str, short: bool = True) -> bool:
     """Print the help text on stdout if --help, or -h if `short`, is the only argument; return whether it was.
 
@@ -86,7 +213,7 @@ def take_daemon_home(argv: list[str], usage: str, text: str) -> Home | None:
 
     Raises Usage for any other argument.
     """
-    home, rest = take_home(argv[1:])
+    home, rest = take_queue(*take_home(argv[1:]))
     if take_help(rest, text):
         return None
     if rest:

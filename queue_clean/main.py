@@ -25,7 +25,7 @@ from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, Removal, unpack_clean
 from queue_wire.pipes.framing import RecordReader
 
-USAGE = "usage: queue-clean [--home HOME]"
+USAGE = "usage: queue-clean [--home HOME] [--queue NAME]"
 HELP = f"""{USAGE}
 Removes finished messages, and what dead injectors have left. It is started by queue-start.
 """

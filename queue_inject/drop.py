@@ -34,7 +34,7 @@ _MODE_WITHOUT_GROUP = 0o1644
 class DropDraft(Draft):
     """A message in maildrop/: tmp.X while it is written, mail.X when it is safe."""
 
-    __slots__ = ("_priority", "final", "renamed")
+    __slots__ = ("final", "renamed")
 
     def __init__(self, inflow: InflowControl, group: int, priority: str = "") -> None:
         """`priority` is the class that is asked for, empty for none."""
@@ -49,10 +49,10 @@ class DropDraft(Draft):
         super().__init__(inflow, path, handle, pack_header(0))
         self.final = f"{directory}/{FINISHED_PREFIX}{name}"
         self.renamed = False
-        self._priority = priority
+        self.priority = priority
 
     def finish(self, sender: bytes, recipients: list[bytes]) -> None:
-        envelope = pack_envelope(sender, recipients, self._priority)
+        envelope = pack_envelope(sender, recipients, self.priority)
         if self._head:
             self.write(b"")
         try:
@@ -62,6 +62,10 @@ class DropDraft(Draft):
             write_all(self._handle, pack_header(length))
         except OSError as error:
             raise QueueTrouble(WRITE, f"unable to write {self.path}: {reason(error)}") from error
+
+    @property
+    def may_be_queued(self) -> bool:
+        return self.renamed
 
     @property
     def handle(self) -> int:

@@ -7,16 +7,17 @@ it may be queued later. Each failure is one line on stderr; nothing is written t
 import os
 
 from queue_base.errors import READ, QueueTrouble, Usage, explain
-from queue_base.home import Home, take_help, take_home
+from queue_base.home import Home, take_help, take_home, take_queue
 from queue_inject.source import Deadline, TimedSource, guard_descriptors
 from queue_inject.writers import open_writer
 from queue_wire.files.envelope import EnvelopeReader
 
 PROGRAM = "queue-enqueue"
-USAGE = "usage: queue-enqueue [--home HOME] 0<message 1<envelope"
+USAGE = "usage: queue-enqueue [--home HOME] [--queue NAME] 0<message 1<envelope"
 HELP = f"""{USAGE}
 Puts a message in the queue. The envelope on descriptor 1 is F<sender> and T<recipient> ..., each ended by a NUL, and
 one more NUL. Exit code 0: queued; 11 to 40: it can never be queued; any other: try again later (as qmail-queue).
+--queue names one of several queues (control/queues); by default it is chosen by room and load.
 """
 
 
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> int:
     """Return an exit code of qmail-queue."""
     os.umask(0o027)
     try:
-        home, rest = take_home(argv[1:])
+        home, rest = take_queue(*take_home(argv[1:]))
         if take_help(rest, HELP):
             return 0
         if rest:

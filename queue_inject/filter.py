@@ -210,7 +210,7 @@ class FilterWriter(Writer):
         keep_children()
         self._program = program
         self._environment = {**os.environ, "QUEUE_HOME": home.path}
-        self.inflow = _NoInflowControl(home, home.queue)
+        self.inflow = _NoInflowControl(home, home.owned)
 
     def begin(self) -> FilterDraft:
         return FilterDraft(self._program, self._environment, self.inflow)

@@ -17,7 +17,6 @@ from _socket import AF_UNIX, SOCK_STREAM, socket
 from queue_base.errors import WRITE, QueueTrouble
 from queue_base.home import Home
 from queue_base.queue.writer import Draft, Writer
-from queue_inject.drop import DropDraft, DropWriter
 from queue_wire.files.maildrop import pack_envelope as check_envelope
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.qmtp import ACCEPTED, SOCKET, Answer, AnswerReader, pack_facts, pack_package
@@ -46,19 +45,19 @@ class IntakeDraft(Draft):
     """
 
     __slots__ = (
-        "_drops", "_long_id", "_message", "_priority", "_recipients", "_sender", "_size", "answered", "count", "drop",
-        "lost", "package",
+        "_drops", "_long_id", "_message", "_recipients", "_sender", "_size", "answered", "count", "drop", "lost",
+        "package",
     )  # fmt: skip
 
-    def __init__(self, drops: DropWriter, priority: str) -> None:
+    def __init__(self, drops: Writer, priority: str) -> None:
         """`priority` is the class that is asked for, empty for none."""
         super().__init__(drops.inflow, SOCKET, -1, b"")
-        self.drop: DropDraft | None = None
+        self.drop: Draft | None = None
         self.package = b""
         self.count = 0
         self.answered = self.lost = False
         self._drops = drops
-        self._priority = priority
+        self.priority = priority
         self._long_id = "-"
         self._message: list[bytes] = []
         self._size = 0
@@ -87,10 +86,10 @@ class IntakeDraft(Draft):
             self.drop.finish(sender, recipients)
         else:
             self.package = pack_package(b"".join(self._message), sender, recipients)
-            if self._priority:
-                self.package = pack_facts(priority=self._priority) + self.package
+            if self.priority:
+                self.package = pack_facts(priority=self.priority) + self.package
 
-    def fall_back(self) -> DropDraft:
+    def fall_back(self) -> Draft:
         """Make a draft in maildrop/ of it, finished. Raises QueueTrouble."""
         self.package = b""
         if self.drop is not None:
@@ -99,7 +98,7 @@ class IntakeDraft(Draft):
         drop.finish(self._sender, self._recipients)
         return drop
 
-    def _move(self) -> DropDraft:
+    def _move(self) -> Draft:
         drop = self.drop = self._drops.begin()
         for data in self._message:
             drop.write(data)
@@ -122,8 +121,8 @@ class IntakeDraft(Draft):
 class IntakeWriter(Writer):
     """Hands drafts to the queue-intake of a home; `drops` takes what it does not take."""
 
-    def __init__(self, home: Home, drops: DropWriter) -> None:
-        self._path = f"{home.queue}/{SOCKET}"
+    def __init__(self, home: Home, drops: Writer) -> None:
+        self._path = f"{home.run}/{SOCKET}"
         self._drops = drops
         self.inflow = drops.inflow
 

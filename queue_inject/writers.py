@@ -13,6 +13,9 @@ from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter, Writer
 
 PRIORITY = "QUEUE_PRIORITY"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def open_writer(home: Home, filters: bool = False) -> Writer:
@@ -54,10 +57,27 @@ def _choose_writer(home: Home, filters: bool) -> Writer:
         from queue_inject.drop import DropWriter
         from queue_inject.hand_in import IntakeWriter
 
-        return IntakeWriter(home, DropWriter(home))
+        return IntakeWriter(home, DropWriter(home) if home.is_chosen else _spread_drops(home))
+    if not home.is_chosen:
+        # Imported here because most homes have one queue.
+        from queue_base.queue.spreading import open_spread
+
+        return open_spread(home, owner, uid)
     try:
         layout = open_layout(home.queue)
     except Failure as failure:
         # The number of directories is part of the queue's configuration.
         raise QueueTrouble(CONFIG, str(failure)) from failure
     return QueueWriter(home, layout, uid)
+
+
+def _spread_drops(home: Home) -> Writer:
+    """Return a writer to maildrop/ of all queues."""
+    from queue_base.queue.spreading import SpreadWriter
+    from queue_inject.drop import DropWriter
+
+    def opener(one: Home) -> "Callable[[], Writer]":
+        return lambda: DropWriter(one)
+
+    homes = home.each()
+    return SpreadWriter(homes, [opener(one) for one in homes], "maildrop")

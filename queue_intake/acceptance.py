@@ -11,7 +11,9 @@ from queue_base.control import read_size
 from queue_base.errors import QueueTrouble, Temporary
 from queue_base.home import Home
 from queue_base.queue.inflow import SLOW_SECONDS
+from queue_base.queue.spreading import QueueFacts
 from queue_base.queue.writer import CHECK_BYTES, QueueDraft, QueueWriter
+from queue_wire.ids import pack_queue_id
 from queue_wire.pipes.qmtp import PERMANENT, TEMPORARY
 
 # The most bytes that a message is promised at a time: who announces a very large one must not keep others out.
@@ -35,17 +37,20 @@ def refusal_of(error: QueueTrouble) -> Refusal:
 
 
 class Acceptance:
-    """The checks before a message. Problems with control files go to `warn`.
+    """The checks before a message, for one queue. Problems with control files go to `warn`.
 
     promised: the bytes that all messages which were begun may write without another check, so that many of them
-    together do not take what control/queueminfree keeps free.
+    together do not take what control/queueminfree keeps free. in_hand: how many messages were begun and are not
+    decided. name, writer: those of the queue. failed: why the queue could not begin a message, empty if it could.
     """
 
     def __init__(self, home: Home, writer: QueueWriter, warn: Callable[[str], None]) -> None:
         self._home = home
-        self._writer = writer
+        self.writer = writer
         self._warn = warn
-        self.promised = 0
+        self.name = home.name
+        self.promised = self.in_hand = 0
+        self.failed = ""
         self._databytes: int | None = None
         self._fault = ""
         self._marks_at = self._controls_at = 0.0
@@ -61,7 +66,7 @@ class Acceptance:
                 fate = "no mail is taken" if self._databytes is None else "the old value stays"
                 self._warn(f"{error}; {fate}")
             self._fault = str(error)
-        self._writer.inflow.closed()  # It reads queueminfree, which `begin` compares with the room on the disk.
+        self.writer.inflow.closed()  # It reads queueminfree, which `begin` compares with the room on the disk.
 
     def _look(self, now: float) -> None:
         """Look at the marks and the control files if that was some time ago."""
@@ -70,8 +75,8 @@ class Acceptance:
             self.reread()
         if now >= self._marks_at:
             self._marks_at = now + MARKS_SECONDS
-            self._slow = self._writer.inflow.slow
-            self._refused = self._slow and self._writer.inflow.refused
+            self._slow = self.writer.inflow.slow
+            self._refused = self._slow and self.writer.inflow.refused
 
     def delay(self, now: float) -> float:
         """Return the seconds that the next message of a connection must wait before it begins."""
@@ -88,7 +93,7 @@ class Acceptance:
     def promise(self, size: int, coming: int = 0) -> Refusal | None:
         """Promise room for `size` bytes. Return why there is none for these, or `coming`, besides what is promised."""
         try:
-            self._writer.inflow.check(coming=self.promised + max(size, coming))
+            self.writer.inflow.check(coming=self.promised + max(size, coming))
         except QueueTrouble as error:
             return refusal_of(error)
         self.promised += size
@@ -109,7 +114,23 @@ class Acceptance:
         if (refusal := self.promise(promise, size)) is not None:
             return refusal
         try:
-            return self._writer.begin(uid, checked=True)
+            draft = self.writer.begin(uid, checked=True)
         except QueueTrouble as error:
             self.promised -= promise
+            self.failed = str(error)
             return refusal_of(error)
+        self.in_hand += 1
+        return draft
+
+    def judge(self, now: float) -> QueueFacts:
+        """Return what decides whether this queue takes the next message, of several."""
+        self._look(now)
+        room, why = self.writer.inflow.judge()
+        if why:
+            self.failed = why
+        closed = bool(why) or self._refused or self._databytes is None
+        return QueueFacts(closed, self._slow, max(0, room - self.promised), self.in_hand)
+
+    def long_id(self, draft: QueueDraft) -> str:
+        """Return the long id of a message in this queue, with the queue's name if there are several."""
+        return pack_queue_id(self.name, draft.long_id)

@@ -15,6 +15,7 @@ from queue_base.queue.writer import QueueDraft
 from queue_intake.acceptance import PROMISE_BYTES, Acceptance, Refusal, refusal_of
 from queue_intake.answers import Answers, Place, answer_runs
 from queue_intake.commit_group import SYNC_BYTES, PartSync, ReceivedMessage
+from queue_intake.entrance import Entrance
 from queue_intake.package_reader import Begin, Data, Package, PackageFacts, PackageReader, Protocol
 from queue_intake.sharing import Holding, Holdings
 from queue_wire.format_error import FormatError
@@ -71,15 +72,16 @@ class Memory:
 class _Incoming:
     """The message that is being received: its draft, or why it is refused; its size as sent, so far if in pieces.
 
+    acceptance: that of the queue which has the draft.
+
     gathered: bytes that are not written yet. promised: the bytes that the acceptance has promised for it and that are
     not written yet. unsynced: the bytes that were written since its last PartSync, `part`. hold, copy: causes.
     priority: the class that is asked for. unnumbered: the place of its number has not come yet.
     """
 
     __slots__ = (
-        "begun", "copy", "draft", "gathered", "hold", "in_pieces", "part", "priority", "promised", "refusal", "size",
-        "unnumbered",
-        "unsynced", "written",
+        "acceptance", "begun", "copy", "draft", "gathered", "hold", "in_pieces", "part", "priority", "promised",
+        "refusal", "size", "unnumbered", "unsynced", "written",
     )  # fmt: skip
 
     def __init__(self, size: int | None, begun: float) -> None:
@@ -89,6 +91,7 @@ class _Incoming:
         self.gathered = bytearray()
         self.promised = self.unsynced = self.written = 0
         self.draft: QueueDraft | None = None
+        self.acceptance: Acceptance | None = None
         self.part: PartSync | None = None
         self.refusal: Refusal | None = None
         self.hold = self.copy = b""
@@ -110,7 +113,7 @@ class ClientConnection:
         protocol: Protocol | None,
         holding: Holding,
         holdings: Holdings,
-        acceptance: Acceptance,
+        entrance: Entrance,
         memory: Memory,
         now: float,
     ) -> None:
@@ -126,7 +129,7 @@ class ClientConnection:
         self._answers = Answers()
         self._holding = holding
         self._holdings = holdings
-        self._acceptance = acceptance
+        self._entrance = entrance
         self._memory = memory
         self._counted = 0  # The bytes of `memory` that are for what this connection reads.
         self._incoming: _Incoming | None = None
@@ -232,7 +235,7 @@ class ClientConnection:
         if self.blocked:
             return False
         if not self.waits:
-            delay = self._acceptance.delay(now)
+            delay = self._entrance.delay(now)
             self.waits = now + delay if delay else 0.0
         if now < self.waits:
             return False
@@ -254,13 +257,13 @@ class ClientConnection:
         if incoming.refusal is not None:
             return
         promise = PROMISE_BYTES if size is None else min(size, PROMISE_BYTES)
-        found = self._acceptance.begin(uid, incoming.size, now, promise)
+        found = self._entrance.begin(uid, incoming.size, now, promise)
         if isinstance(found, Refusal):
             incoming.refusal = found
             return
         # What is refused holds nothing, so only now it counts.
         self._holdings.begin_message(self._holding, incoming.size)
-        incoming.draft, incoming.promised = found, promise
+        incoming.draft, incoming.acceptance, incoming.promised = *found, promise
         incoming.unnumbered = self._numbers
         if self.client.received is not None:
             self._write(self.client.received())
@@ -273,7 +276,7 @@ class ClientConnection:
         if incoming.in_pieces:
             incoming.size += len(data)
             self._holding.bytes += len(data)
-            if (refusal := self._acceptance.refuse_size(incoming.size)) is not None:
+            if (refusal := self._entrance.refuse_size(incoming.size)) is not None:
                 self._refuse(incoming, refusal)
                 return
         if incoming.unnumbered and (place := data.find(NUMBER_PLACE)) >= 0:
@@ -301,12 +304,12 @@ class ClientConnection:
             self._write_now(incoming, data)
 
     def _write_now(self, incoming: _Incoming, data: bytes) -> None:
-        if incoming.draft is None:
+        if incoming.draft is None or incoming.acceptance is None:
             return
         if len(data) > incoming.promised:
             rest = PROMISE_BYTES if incoming.in_pieces else min(PROMISE_BYTES, incoming.size - incoming.written)
             promise = max(rest, len(data))
-            if (refusal := self._acceptance.promise(promise)) is not None:
+            if (refusal := incoming.acceptance.promise(promise)) is not None:
                 self._refuse(incoming, refusal)
                 return
             incoming.promised += promise
@@ -323,13 +326,13 @@ class ClientConnection:
 
     def _sync_part(self, incoming: _Incoming) -> None:
         """Have what was written so far synced, unless the sync before has failed."""
-        if incoming.draft is None:
+        if incoming.draft is None or incoming.acceptance is None:
             return
         if incoming.part is not None and incoming.part.refusal is not None:
             self._refuse(incoming, incoming.part.refusal)
             return
         try:
-            incoming.part = PartSync(incoming.draft)
+            incoming.part = PartSync(incoming.draft, incoming.acceptance)
         except OSError:
             return  # Without descriptors all of it is synced at the end.
         incoming.unsynced = 0
@@ -339,7 +342,8 @@ class ClientConnection:
         """Take what was written, or is not coming any more, off what was promised."""
         count = min(count, incoming.promised)
         incoming.promised -= count
-        self._acceptance.promised -= count
+        if incoming.acceptance is not None:
+            incoming.acceptance.promised -= count
 
     def _refuse(self, incoming: _Incoming, refusal: Refusal) -> None:
         """Remove the draft, and refuse the message when it has been read; a first reason stays. It holds nothing."""
@@ -351,6 +355,8 @@ class ClientConnection:
         if draft is not None:
             draft.discard()
             self._take_off(incoming, incoming.promised)
+            if incoming.acceptance is not None:
+                incoming.acceptance.in_hand -= 1
             self._holdings.end_message(self.client.name, incoming.size)
 
     def _count_memory(self) -> None:
@@ -386,7 +392,7 @@ class ClientConnection:
             self._refuse(incoming, _NO_MEMORY)  # Their answers would take memory until the client reads them.
         place = self._answers.reserve()
         name = self.client.name
-        if incoming.draft is None or package.sender is None:
+        if incoming.draft is None or incoming.acceptance is None or package.sender is None:
             self._answer(place, package, incoming.refusal or _NO_SENDER)
             return []
         incoming.draft.hold, incoming.draft.copy = incoming.hold, incoming.copy
@@ -396,7 +402,11 @@ class ClientConnection:
         # From here on its recipients are counted as those of the message.
         self._memory.used += package.memory
         self._count_memory()
-        return [ReceivedMessage(incoming.draft, package, package.sender, place, name, incoming.size, incoming.part)]
+        return [
+            ReceivedMessage(
+                incoming.draft, package, package.sender, place, name, incoming.size, incoming.acceptance, incoming.part
+            )
+        ]
 
     def _answer(self, place: Place, package: Package, refusal: Refusal) -> None:
         # Impossible recipients are the reason for it if there is no other one.
@@ -409,6 +419,7 @@ class ClientConnection:
         self._since = now
         self._memory.used -= message.package.memory
         self._holdings.end_message(message.client, message.size)
+        message.acceptance.in_hand -= 1
         self._in_hand -= 1
         if self.closed:
             return

@@ -10,7 +10,7 @@ import time
 
 from queue_base.errors import QueueTrouble, reason
 from queue_base.queue.writer import GroupCommit, QueueDraft, QueueWriter
-from queue_intake.acceptance import Refusal, refusal_of
+from queue_intake.acceptance import Acceptance, Refusal, refusal_of
 from queue_intake.answers import Place
 from queue_intake.package_reader import Package
 from queue_wire.format_error import FormatError
@@ -34,10 +34,11 @@ class PartSync:
     refusal: why its message cannot be taken. The kernel reports a failed write once, so no later sync would see it.
     """
 
-    __slots__ = ("_descriptors", "done", "refusal")
+    __slots__ = ("_descriptors", "acceptance", "done", "refusal")
 
-    def __init__(self, draft: QueueDraft) -> None:
-        """Raises OSError."""
+    def __init__(self, draft: QueueDraft, acceptance: Acceptance) -> None:
+        """`acceptance` is that of its queue. Raises OSError."""
+        self.acceptance = acceptance
         # A list, whose pop is atomic: the thread or `cancel` takes it.
         self._descriptors = [draft.duplicate()]
         self.done = False
@@ -68,11 +69,11 @@ class PartSync:
 class ReceivedMessage:
     """A message that was received whole. `client` and `size` are as its client's Holding counts it.
 
-    refusal: why it is not in the queue; None while it is not decided, and when it is in the queue. part: the last sync
-    while it was received.
+    acceptance: that of the queue which it is to be put into. refusal: why it is not in the queue; None while it is not
+    decided, and when it is in the queue. part: the last sync while it was received.
     """
 
-    __slots__ = ("client", "draft", "package", "part", "place", "refusal", "sender", "size")
+    __slots__ = ("acceptance", "client", "draft", "package", "part", "place", "refusal", "sender", "size")
 
     def __init__(
         self,
@@ -82,8 +83,10 @@ class ReceivedMessage:
         place: Place,
         client: str,
         size: int,
+        acceptance: Acceptance,
         part: PartSync | None = None,
     ) -> None:
+        self.acceptance = acceptance
         self.draft = draft
         self.package = package
         self.sender = sender
@@ -161,7 +164,11 @@ class CommitGroup:
     def go_on(self) -> bool:
         """Do what comes next; return whether `sync` must follow."""
         if self._commit is None:
-            self._commit = self._writer.group([each.draft for each in self.messages if each.refusal is None])
+            drafts = [each.draft for each in self.messages if each.refusal is None]
+            self._commit = self._writer.group(drafts)
+            if not drafts:
+                self._writer.forget()
+                return False
         try:
             if self._failure is not None:
                 raise self._failure
@@ -205,4 +212,4 @@ def _failed(error: OSError) -> Refusal:
 
 def accepted_text(message: ReceivedMessage, pid: int) -> bytes:
     """Return the text of K: qmail's, and the long id as its last word."""
-    return f"ok {time.time():.0f} qp {pid} {message.draft.long_id}".encode()
+    return f"ok {time.time():.0f} qp {pid} {message.acceptance.long_id(message.draft)}".encode()

@@ -40,7 +40,7 @@ class UnixListener:
     def __init__(self, home: Home, owner: Owner) -> None:
         """Listen. Raises OSError."""
         self._trusted = trusted_users(owner)
-        self.socket = listen_at(f"{home.queue}/{SOCKET}", BACKLOG)
+        self.socket = listen_at(f"{home.run}/{SOCKET}", BACKLOG)
 
     def accept(self) -> Accepted:
         """Return a new connection. Raises OSError; BlockingIOError if there is none."""

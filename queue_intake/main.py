@@ -5,6 +5,10 @@ log lines for queue-send to print. One thread serves all connections and never w
 All messages that are complete when a commit begins share it, whichever connections they came over, and are answered K
 after it.
 
+Where a home has several queues, queue-intake is a service of its own, which spreads messages over them (entrance).
+Descriptor 1 is its log then, and HUP rereads the control files. Each queue has a thread that commits, so that a slow
+disk delays only the messages that it has.
+
 At TERM, or when queue-send has gone, it takes no more mail, commits what it has received whole, answers, and exits. A
 message whose connection ends before it is complete is dropped; one that was not answered may be in the queue all the
 same. A client that sends or reads nothing delays nobody, and is disconnected after a minute.
@@ -15,16 +19,18 @@ import resource
 import select
 import signal
 import time
+from collections.abc import Callable
 from functools import partial
 
-from queue_base.accounts import become_queue_owner
+from queue_base.accounts import Owner, become_queue_owner, queue_owner
 from queue_base.control import read_me, read_parsed
 from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.daemon.inherited_sockets import take_inherited
+from queue_base.daemon.lock import take_intakemutex
 from queue_base.daemon.log_limit import LimitedLog
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.daemon.signals import Signals, ignore
-from queue_base.errors import Failure, Temporary, complain, reason
+from queue_base.errors import Failure, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_daemon_home
 from queue_base.queue.layout import open_layout, queue_in_memory
 from queue_base.queue.writer import QueueWriter
@@ -40,6 +46,7 @@ from queue_intake.commit_group import (
     is_large,
     prepare_large,
 )
+from queue_intake.entrance import Door, Entrance
 from queue_intake.listener import NotAllowed, TcpListener, UnixListener
 from queue_intake.sharing import Holdings, Turns, limits_for
 from queue_wire.control.intake_hosts import unpack_intake
@@ -67,10 +74,11 @@ _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
 
 class LogPipe:
-    """The log lines: a pipe to queue-send, which may have gone."""
+    """The log lines: a pipe to queue-send, which may have gone; or if `plain` to a logger, as they are to be read."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, plain: bool) -> None:
         self._pipe = OutPipe(descriptor)
+        self._plain = plain
         self.descriptor = descriptor
         self.lost = False
 
@@ -84,7 +92,7 @@ class LogPipe:
 
     def _say(self, line: bytes) -> None:
         if not self.lost and self._pipe.unwritten < LOG_MAX:
-            self._pipe.put(pack_log(line))
+            self._pipe.put(line + b"\n" if self._plain else pack_log(line))
 
     @property
     def unwritten(self) -> bool:
@@ -112,39 +120,169 @@ class LargeMessage:
         prepare_large(self.message)
 
 
+class CommitLane:
+    """What waits for the disk of one queue, and the threads that do the work."""
+
+    def __init__(self, door: Door, most: int, in_memory: bool, in_thread: bool) -> None:
+        """most: messages of a commit. in_memory: the loop itself syncs: to hand that over to a thread costs much more.
+
+        in_thread: a thread carries out all of a commit.
+        """
+        self.door = door
+        self.begun_at = 0.0
+        self.commits, self.syncs = DiskThread(), DiskThread()
+        self.large: Turns[PartSync | LargeMessage] = Turns()
+        self.turns: Turns[tuple[ClientConnection, ReceivedMessage]] = Turns()
+        self._most = most
+        self._in_memory = in_memory
+        self._in_thread = in_thread
+        # The commit that is under way, and the connections of its messages.
+        self._group: CommitGroup | None = None
+        self._members: list[ClientConnection] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is to be done."""
+        return bool(len(self.turns) or len(self.large) or self.committing or self.syncs.busy)
+
+    @property
+    def has_results(self) -> bool:
+        """Whether there are results to deliver now."""
+        return self.commits.has_results or self.syncs.has_results
+
+    def run(self, ready: dict[int, int], now: float) -> None:
+        """Deliver results."""
+        self.commits.run(ready, now)
+        self.syncs.run(ready, now)
+
+    def begin_sync(self) -> None:
+        """Begin the next sync of contents, if none runs: one at a time, so that clients have turns."""
+        if not self.syncs.busy and len(self.large):
+            (work,) = self.large.take(1)
+            self.syncs.submit(work.run, partial(self._synced, work))
+
+    def _synced(self, work: PartSync | LargeMessage, result: Result) -> None:
+        if isinstance(work, PartSync):
+            return  # Its connection finds what became of it.
+        if result is not None:
+            work.message.give_up(Refusal(TEMPORARY, f"unable to queue the message: {reason(result)} (#4.3.0)"))
+        self.turns.add(work.message.client, (work.connection, work.message))
+
+    @property
+    def committing(self) -> bool:
+        """Whether a commit is under way."""
+        return self._group is not None
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether `go_on` has something to do now."""
+        return not self.commits.busy and (self.committing or len(self.turns) > 0)
+
+    def go_on(self, now: float) -> tuple[list[ClientConnection], CommitGroup] | None:
+        """Go on with the commit, or begin one of the messages that wait, for a while; a thread waits for the disk.
+
+        Returns the group if its commit has ended, and the connections of its messages.
+        """
+        acceptance = self.door.acceptance
+        if self.commits.busy or acceptance is None:
+            return None
+        group = self._group
+        if group is None:
+            group = self._group = CommitGroup(acceptance.writer)
+            self.begun_at = now
+        if not group.begun:
+            self._fill(group, acceptance)
+            if self._in_thread:
+                self.door.busy_since = now
+                self.commits.submit(partial(_commit_whole, group), partial(self._end_whole, group))
+                return None
+            # Without a disk a larger group saves nothing that is worth a wait.
+            if not self._in_memory and len(self.turns) and len(group.messages) < self._most:
+                return None
+        while not self._in_thread and group.go_on():
+            if not self._in_memory:
+                self.commits.submit(group.sync, partial(self._synced_group, group))
+                return None
+            group.sync()
+        members, self._members, self._group = self._members, [], None
+        return members, group
+
+    def _fill(self, group: CommitGroup, acceptance: Acceptance) -> None:
+        """Add messages that wait to a group, for a while."""
+        until = time.monotonic() + COMMITTING
+        while len(self.turns) and len(group.messages) < self._most:
+            ((connection, message),) = self.turns.take(1)
+            self._members.append(connection)
+            if message.acceptance is not acceptance:
+                message.give_up(Refusal(TEMPORARY, "the queue was opened anew; try again later (#4.3.0)"))
+            if self._in_thread:
+                group.messages.append(message)
+            else:
+                group.add(message)
+            if time.monotonic() >= until and not self._in_thread:
+                break
+
+    def _end_whole(self, group: CommitGroup, result: Result) -> None:
+        self.door.busy_since = 0.0
+        if result is not None:
+            group.fail(result)
+            group.go_on()
+
+    def _synced_group(self, group: CommitGroup, result: Result) -> None:
+        # Lack of memory; the other failures show in the next step.
+        if result is not None:
+            group.fail(result)
+
+
+def _commit_whole(group: CommitGroup) -> None:
+    """Carry out all of a commit; a thread calls it, so that no step of it on a slow disk delays other queues."""
+    messages, group.messages = group.messages, []
+    try:
+        for message in messages:
+            group.add(message)
+    finally:
+        group.messages = messages
+    while group.go_on():
+        group.sync()
+
+
 class Intake:
     """The daemon: a listener, the connections, the messages that wait for a commit, and the threads."""
 
     def __init__(self, home: Home) -> None:
         owner = become_queue_owner(home)
+        if home.name:
+            raise Usage("queue-intake serves all queues of a home")
+        # With several queues it is a service, which lives on while the queue-send of any of them is stopped.
+        self._alone = home.several
+        self._mutex = take_intakemutex(home) if self._alone else -1
         self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        self._log = LogPipe(1)
+        self._log = LogPipe(1, self._alone)
         self._troubles = LimitedLog(self._log.warn, "more failures")
         descriptors = raise_limit(DESCRIPTORS)
         self._holdings = Holdings(limits_for(descriptors))
         # A group that held more of them would be synced early, by the loop.
-        self._group_most = max(1, min(GROUP, descriptors // 8))
+        most = max(1, min(GROUP, descriptors // 8))
         self._pid = os.getpid()
-        layout = open_layout(home.queue)
-        self._writer = QueueWriter(home, layout, os.getuid(), kept_most=min(KEPT, descriptors // 16))
-        # Then the loop itself syncs: to hand that over to a thread costs much more.
-        self._in_memory = queue_in_memory(layout)
-        self._acceptance = Acceptance(home, self._writer, self._log.warn)
+        doors = [Door(one.name, partial(reopen, one, owner, self._log.warn)) for one in home.each()]
+        in_memory = False
+        if not self._alone:
+            layout = open_layout(home.queue)
+            writer = QueueWriter(home, layout, os.getuid(), kept_most=min(KEPT, descriptors // 16))
+            in_memory = queue_in_memory(layout)
+            doors[0].acceptance = Acceptance(home, writer, self._log.warn)
+        self._entrance = Entrance(doors, self._log.warn, self._log.alert)
+        self._lanes = {door.name: CommitLane(door, most, in_memory, self._alone) for door in doors}
         self._memory = Memory()
-        self._commits, self._syncs = DiskThread(), DiskThread()
         self._connections: dict[int, ClientConnection] = {}
         self._delayed: set[ClientConnection] = set()
         self._ready: Turns[ClientConnection] = Turns()
         self._events: dict[ClientConnection, int] = {}  # Of those that are ready.
-        self._large: Turns[PartSync | LargeMessage] = Turns()
-        self._turns: Turns[tuple[ClientConnection, ReceivedMessage]] = Turns()
-        # The commit that is under way, and the connections of its messages.
-        self._group: CommitGroup | None = None
-        self._members: list[ClientConnection] = []
         self._accept_at = self._check_at = 0.0
         self._closing_by: float | None = None
         self._epoll = select.epoll()
-        for descriptor in (0, self._signals.descriptor, self._commits.descriptor, self._syncs.descriptor):
+        threads = [thread.descriptor for lane in self._lanes.values() for thread in (lane.commits, lane.syncs)]
+        for descriptor in (*(() if self._alone else (0,)), self._signals.descriptor, *threads):
             self._epoll.register(descriptor, _IN)
         self._log_registered = False
         self._home = home
@@ -153,7 +291,7 @@ class Intake:
         try:
             self._add_listener(UnixListener(home, owner))
         except OSError as error:
-            self._log.alert(f"unable to listen in {home.queue}/intake: {reason(error)}; no mail is taken there")
+            self._log.alert(f"unable to listen in {home.run}/intake: {reason(error)}; no mail is taken there")
         for inherited in take_inherited():
             self._add_listener(TcpListener(inherited, os.getuid()))
         self._read_lines()
@@ -195,15 +333,16 @@ class Intake:
         self._obey(ready)
         for descriptor in self._listeners.keys() & ready.keys():
             self._accept(self._listeners[descriptor], now)
-        self._commits.run(ready, now)
-        self._syncs.run(ready, now)
-        if self._group is not None:
-            self._commit(now)
+        for lane in self._lanes.values():
+            lane.run(ready, now)
+            if lane.committing:
+                self._commit(lane, now)
         self._resume(now)
         self._serve_ready(now)
-        self._begin_sync()
-        if self._group is None and len(self._turns):
-            self._commit(now)
+        for lane in self._lanes.values():
+            lane.begin_sync()
+            if not lane.committing and len(lane.turns):
+                self._commit(lane, now)
         if now >= self._check_at:
             self._check_at = now + CHECK
             self._end_late(now)
@@ -213,9 +352,7 @@ class Intake:
 
     def _wait(self, now: float) -> float:
         """Return the seconds to wait at most."""
-        if self._commits.has_results or self._syncs.has_results or len(self._ready):
-            return 0.0
-        if not self._commits.busy and (self._group is not None or len(self._turns)):
+        if len(self._ready) or any(lane.has_results or lane.wants_turn for lane in self._lanes.values()):
             return 0.0
         if any(each.yields for each in self._delayed):
             return 0.0
@@ -251,14 +388,14 @@ class Intake:
         numbers = self._signals.take() if self._signals.descriptor in ready else set()
         reread = signal.SIGHUP in numbers
         ends = bool(numbers & {signal.SIGTERM, signal.SIGINT}) or self._log.lost
-        if 0 in ready:
+        if 0 in ready and not self._alone:
             try:
                 reread = REREAD in (read_available(0) or b"") or reread
             except PeerLost:
                 ends = True
                 self._epoll.unregister(0)
         if reread:
-            self._acceptance.reread()
+            self._entrance.reread()
             self._read_lines()
         if ends and self._closing_by is None:
             self._begin_closing()
@@ -285,7 +422,7 @@ class Intake:
                 found.close()
                 continue
             connection = ClientConnection(
-                found, client, protocol, holding, self._holdings, self._acceptance, self._memory, now
+                found, client, protocol, holding, self._holdings, self._entrance, self._memory, now
             )
             self._connections[connection.descriptor] = connection
             self._settle(connection)
@@ -330,28 +467,16 @@ class Intake:
         complete = connection.advance(now)
         # First the parts: the last one of a message is synced before the whole.
         for part in connection.take_parts():
-            self._large.add(connection.client.name, part)
+            self._lanes[part.acceptance.name].large.add(connection.client.name, part)
         for message in complete:
+            lane = self._lanes[message.acceptance.name]
             if is_large(message):
-                self._large.add(message.client, LargeMessage(connection, message))
+                lane.large.add(message.client, LargeMessage(connection, message))
             else:
-                self._turns.add(message.client, (connection, message))
+                lane.turns.add(message.client, (connection, message))
         connection.check_memory()
         connection.send(now)
         self._settle(connection)
-
-    def _begin_sync(self) -> None:
-        """Begin the next sync of contents, if none runs: one at a time, so that clients have turns."""
-        if not self._syncs.busy and len(self._large):
-            (work,) = self._large.take(1)
-            self._syncs.submit(work.run, partial(self._synced, work))
-
-    def _synced(self, work: PartSync | LargeMessage, result: Result) -> None:
-        if isinstance(work, PartSync):
-            return  # Its connection finds what became of it.
-        if result is not None:
-            work.message.give_up(Refusal(TEMPORARY, f"unable to queue the message: {reason(result)} (#4.3.0)"))
-        self._turns.add(work.message.client, (work.connection, work.message))
 
     def _settle(self, connection: ClientConnection) -> None:
         """Wait for what the connection waits for; forget it if it has ended."""
@@ -379,39 +504,17 @@ class Intake:
             self._epoll.register(connection.descriptor, wanted)
         connection.interest = wanted
 
-    def _commit(self, now: float) -> None:
-        """Go on with the commit, or begin one of the messages that wait, for a while; a thread waits for the disk."""
-        if self._commits.busy:
+    def _commit(self, lane: CommitLane, now: float) -> None:
+        """Go on with the commit of a queue, or begin one of the messages that wait; answer those of one that ended."""
+        ended = lane.go_on(now)
+        if ended is None:
             return
-        group = self._group
-        if group is None:
-            group = self._group = CommitGroup(self._writer)
-        if not group.begun:
-            until = time.monotonic() + COMMITTING
-            while len(self._turns) and len(group.messages) < self._group_most:
-                ((connection, message),) = self._turns.take(1)
-                self._members.append(connection)
-                group.add(message)
-                if time.monotonic() >= until:
-                    break
-            # Without a disk a larger group saves nothing that is worth a wait.
-            if not self._in_memory and len(self._turns) and len(group.messages) < self._group_most:
-                return
-        while group.go_on():
-            if not self._in_memory:
-                self._commits.submit(group.sync, partial(self._synced_group, group))
-                return
-            group.sync()
-        self._end_commit(group, now)
-
-    def _synced_group(self, group: CommitGroup, result: Result) -> None:
-        # Lack of memory; the other failures show in the next step.
-        if result is not None:
-            group.fail(result)
-
-    def _end_commit(self, group: CommitGroup, now: float) -> None:
-        """Answer the messages of a commit that has ended."""
-        members, self._members, self._group = self._members, [], None
+        members, group = ended
+        acceptance = lane.door.acceptance
+        if acceptance is not None and group.trouble:
+            self._entrance.fail(acceptance, group.trouble, now)
+        elif acceptance is not None:
+            self._entrance.succeed(acceptance, lane.begun_at)
         if group.trouble:
             self._troubles.add(f"{group.trouble}; its clients were told to try again later")
         if uncopied := copy_trouble(group.messages):
@@ -463,8 +566,21 @@ class Intake:
         """Whether it is to exit, and everything was answered, or takes too long."""
         if self._closing_by is None:
             return False
-        waiting = self._connections or len(self._turns) or len(self._large) or self._group or self._syncs.busy
+        waiting = self._connections or any(lane.busy for lane in self._lanes.values())
         return not waiting or time.monotonic() >= self._closing_by
+
+
+def reopen(home: Home, owner: Owner, warn: Callable[[str], None], former: Acceptance | None) -> Acceptance | str:
+    """Return the acceptance of one of several queues, `former` if its queue is as before; or why there is none."""
+    try:
+        if queue_owner(home).uid != owner.uid:
+            return f"{home.queue} belongs to another account than {home.run}"
+        layout = open_layout(home.queue)
+    except Failure as failure:
+        return str(failure)
+    if former is not None and former.writer.has_layout(layout):
+        return former
+    return Acceptance(home, QueueWriter(home, layout, os.getuid()), warn)
 
 
 def raise_limit(wanted: int) -> int:

@@ -33,7 +33,7 @@ from queue_wire.pipes.job import Job
 from queue_wire.pipes.report import MESSAGE_SCOPE, Report, SettingsReport, pack_ready, pack_report, pack_settings
 
 PROGRAM = "queue-local"
-USAGE = "usage: queue-local [--home HOME]"
+USAGE = "usage: queue-local [--home HOME] [--queue NAME]"
 HELP = f"""{USAGE}
 Delivers into Maildirs, mailboxes, programs and forwards. It is started by queue-start.
 """

@@ -27,7 +27,7 @@ from queue_base.durable import write_all
 from queue_base.errors import PERMANENT as EXIT_PERMANENT
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
 from queue_base.errors import Failure, Temporary, Usage, complain, reason
-from queue_base.home import Home, take_help, take_home
+from queue_base.home import Home, take_help, take_home, take_queue
 from queue_remote.alone import deliver_alone, pack_alone
 from queue_remote.control_check import check
 from queue_remote.daemon import PROGRAM, RemoteDaemon
@@ -38,7 +38,7 @@ from queue_wire.pipes.report import PERMANENT
 
 T = TypeVar("T")
 
-USAGE = """usage: queue-remote [--home HOME]
+USAGE = """usage: queue-remote [--home HOME] [--queue NAME]
        queue-remote [--home HOME] [--trace] HOST SENDER RECIPIENT... <message
        queue-remote [--home HOME] --route NEXTHOP
        queue-remote [--home HOME] --check [NAME <contents]
@@ -131,7 +131,7 @@ def main(argv: list[str]) -> int:
     keep_children()
     try:
         tracing = argv[1:2] == ["--trace"]
-        home, operands = take_home(argv[2:] if tracing else argv[1:])
+        home, operands = take_queue(*take_home(argv[2:] if tracing else argv[1:]))
         if take_help(operands, USAGE):
             return 0
         if operands[:1] == ["--trace"]:

@@ -12,7 +12,7 @@ from queue_base.control import check_modes, read_control, read_me, read_rules, u
 from queue_base.errors import Failure, Temporary
 from queue_base.home import Home
 from queue_send.log import Log
-from queue_send.scheduler.limits import Limits, LimitTable
+from queue_send.scheduler.limits import ALONE, Limits, LimitTable, QueueShare
 from queue_send.scheduler.model import Settings
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain, strip_prepend
@@ -68,13 +68,13 @@ class SendConfig(NamedTuple):
     # What each file had; None for one that does not exist.
     contents: Mapping[str, bytes | None]
 
-    def settings(self, kind: str) -> Settings:
-        """Returns the scheduler's settings for a channel, local or remote."""
+    def settings(self, kind: str, share: QueueShare = ALONE) -> Settings:
+        """Returns the scheduler's settings for a channel, local or remote; `share` is that of one of several queues."""
         return Settings(
-            concurrency=self.concurrencylocal if kind == "local" else self.concurrencyremote,
+            concurrency=share.channel_part(self.concurrencylocal if kind == "local" else self.concurrencyremote),
             active=self.activelimit,
             limits=self.destinations,
-            table=LimitTable(self.lines, self.routes, kind == "local"),
+            table=LimitTable(self.lines, self.routes, kind == "local", share),
             bulkshare=self.bulkshare,
             expiry_round=seconds_in_environment("QUEUE_WATCHDOG_ROUND", ROUND),
         )
@@ -221,17 +221,22 @@ def find_misspelt(names: Iterable[str]) -> list[str]:
 
 
 class ConfigFiles:
-    """The control files as they were read last: `current`."""
+    """The control files as they were read last: `current`. `share` is the part of their limits that this queue has."""
 
     def __init__(self, home: Home, log: Log) -> None:
         """Reads the files. Raises Temporary if there is no `me`; trouble with another file is an alert."""
         self._home = home
         self._log = log
+        self.share = ALONE
         self.current = read_controls(home, log.alert)
         for name in ("smtproutes", "virtualdomains"):
             for number in lines_without_colon(self.current.contents[name] or b"")[:1]:
                 log.alert(f"unable to use {home.control}/{name} line {number}: {NO_COLON}")
         self._warn()
+
+    def settings(self, kind: str) -> Settings:
+        """Returns the scheduler's settings for a channel: the part that this queue has."""
+        return self.current.settings(kind, self.share)
 
     def reread(self) -> str:
         """Reads the files again, after HUP, and logs what has changed; returns what is wrong, empty if nothing is.

@@ -16,7 +16,7 @@ from queue_base.daemon.lock import take_sendmutex
 from queue_base.daemon.signals import Signals
 from queue_base.daemon.supervisor import Supervisor, take_variables
 from queue_base.errors import Failure, Temporary, Usage, complain
-from queue_base.home import Home, take_help, take_home
+from queue_base.home import Home, take_help, take_home, take_queue
 from queue_base.queue.layout import open_layout
 from queue_send.admin.admin_socket import AdminSocket
 from queue_send.admin.bounce_orders import BounceOrders
@@ -43,12 +43,13 @@ from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
 from queue_send.peers import Cleaner, Notices, TodoCommands
 from queue_send.readiness import Readiness
+from queue_send.running_queues import RunningQueues
 from queue_wire import logline
 
 # Seconds for queue-todo to finish its group after EXIT. A disk that hangs must not prevent the exit of queue-send.
 TODO_WAIT = 60.0
 
-USAGE = "usage: queue-send [--home HOME] [--remotes N] [--ondemand]"
+USAGE = "usage: queue-send [--home HOME] [--queue NAME] [--remotes N] [--ondemand]"
 HELP = f"""{USAGE}
 The scheduler; its stdout is the log. TERM ends it, ALRM makes all mail due, HUP rereads the control files.
 It is started by queue-start; --remotes is the number of queue-remotes (control/processesremote);
@@ -100,7 +101,8 @@ class QueueSend:
             defer=messages.defer_classification,
         )  # fmt: skip
         pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, budget, shutdown)
-        intake = Notices(
+        # With several queues it is a service of its own, and has no pipe to the queue-send of any.
+        intake = None if home.several else Notices(
             "queue-intake", processes.INTAKE_NOTICES, TodoCommands(processes.INTAKE_COMMANDS), messages.arrive, log,
             budget, shutdown,
         )  # fmt: skip
@@ -112,6 +114,8 @@ class QueueSend:
         admin = AdminSocket(home, orders, queries, rereads, log, shutdown)
         readiness = Readiness(Supervisor(take_variables()), channels, todo, rereads, shutdown)
         watchdog = Watchdog(messages, log, clock, config, budget, shutdown)
+        # With one queue there is nobody to share with.
+        running = [RunningQueues(home, config, channels, log)] if home.several else []
         self._counters = counters
         self._log, self._budget, self._clock, self._disk = log, budget, clock, disk
         self._shutdown, self._bouncer, self._delays, self._cleaner = shutdown, bouncer, delays, cleaner
@@ -120,11 +124,12 @@ class QueueSend:
         # Messages carries out the events of a turn before the orders of the administrator. Announced is last, because
         # what queue-todo is told depends on what was done.
         self._parts: list[Part] = [
-            todo, pickup, intake, backlog, disk, retry, delays, *channels, bouncer, bounce_orders, cleaner, messages,
-            rereads, admin, watchdog, readiness, announced,
+            todo, pickup, *([intake] if intake else []), backlog, disk, retry, delays, *channels, bouncer,
+            bounce_orders, cleaner, messages,
+            rereads, admin, watchdog, readiness, *running, announced,
         ]  # fmt: skip
         # Marks before removals, which clear them.
-        self._writers: list[WritingPart] = [announced, todo, intake, *channels, cleaner]
+        self._writers: list[WritingPart] = [announced, todo, *([intake] if intake else []), *channels, cleaner]
         self._exit_by = 0.0
         self._log.status(messages.status(leaving=False))
 
@@ -219,7 +224,9 @@ def take_descriptors(home: Home, remotes: int, on_demand: bool = False) -> None:
     others = [descriptor for pipes in processes.remote_pipes(remotes)[1:] for descriptor in pipes]
     if on_demand:
         others += [processes.ONDEMAND_JOBS, processes.ONDEMAND_REPORTS]
-    for descriptor in [*range(processes.LOCAL_JOBS, processes.SENDMUTEX), *others]:
+    without = {processes.INTAKE_COMMANDS, processes.INTAKE_NOTICES} if home.several else set()
+    ours = [each for each in range(processes.LOCAL_JOBS, processes.SENDMUTEX) if each not in without]
+    for descriptor in [*ours, *others]:
         try:
             os.set_inheritable(descriptor, False)
         except OSError as error:
@@ -236,7 +243,7 @@ def main(argv: list[str]) -> int:
     queue_base.errors.
     """
     try:
-        home, words = take_home(argv[1:])
+        home, words = take_queue(*take_home(argv[1:]))
         if take_help(words, HELP):
             return 0
         remotes, on_demand = take_options(words)

@@ -244,7 +244,7 @@ class IntakeLinks:
         if len(self._links) >= LINKS_MOST:
             return None
         try:
-            connection = connect_to(f"{self.home.queue}/{SOCKET}")
+            connection = connect_to(f"{self.home.run}/{SOCKET}")
         except OSError:
             return None
         link = IntakeLink(now)

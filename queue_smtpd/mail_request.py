@@ -22,26 +22,33 @@ from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
 
 ANSWER_SECONDS = 10.0
+# The best one first.
 _REPLIES = {
     STARTED: replies.MAIL_STARTED,
-    EMPTY: replies.MAIL_NONE,
     RUNNING: replies.MAIL_RUNNING,
     LATER: replies.MAIL_LATER,
+    EMPTY: replies.MAIL_NONE,
     UNKNOWN: replies.MAIL_NOT_ALLOWED,
 }
 
 
-async def ask_for_mail(queue: str, name: bytes, client: str) -> ServerReply:
-    """Return the reply to ETRN; `queue` is the path of the queue.
+async def ask_for_mail(queues: list[str], name: bytes, client: str) -> ServerReply:
+    """Return the reply to ETRN; `queues` are the paths of the queues. Of several answers the best one counts.
 
     If queue-ondemand does not answer, the client is to come again.
     """
     request = RunRequest(ETRN, name, client.encode("ascii", "replace"))
+    words = await asyncio.gather(*[_ask_queue(f"{queue}/{SOCKET}", request) for queue in queues])
+    return _REPLIES[min(words, key=list(_REPLIES).index)]
+
+
+async def _ask_queue(path: str, request: RunRequest) -> bytes:
+    """Return the word of the answer; LATER if there is none."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            return _REPLIES[await _ask(f"{queue}/{SOCKET}", request)]
+            return await _ask(path, request)
     except (OSError, FormatError, EOFError):
-        return replies.MAIL_LATER
+        return LATER
 
 
 async def _ask(path: str, request: RunRequest) -> bytes:

@@ -92,7 +92,8 @@ class RecipientAsker:
     """The questions of this process."""
 
     def __init__(self, home: Home, loop: asyncio.AbstractEventLoop) -> None:
-        self._path = f"{home.queue}/{CHECK_SOCKET}"
+        # That of any queue does: all have the same users.
+        self._paths = [f"{each.queue}/{CHECK_SOCKET}" for each in home.each()]
         self._loop = loop
         self._link: _CheckerLink | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -152,10 +153,16 @@ class RecipientAsker:
 
     def _connect(self) -> str:
         """Connect; return why that is impossible, "" if it is not."""
-        try:
-            connection = connect_to(self._path)
-        except OSError as error:
-            return f"unable to connect to {self._path}: {reason(error)}"
+        why = ""
+        for path in self._paths:
+            try:
+                connection = connect_to(path)
+            except OSError as error:
+                why = why or f"unable to connect to {path}: {reason(error)}"
+            else:
+                break
+        else:
+            return why
         link = self._link = _CheckerLink(self)
         self._connecting = self._loop.create_task(self._adopt(link, connection))
         return ""

@@ -689,7 +689,8 @@ class SmtpConnection:
 
     async def _ask_for_mail(self, wanted: MailWanted) -> None:
         """Have queue-ondemand deliver the mail of a domain, and go on with the session if it is not over meanwhile."""
-        reply = await ask_for_mail(self._open.links.home.queue, wanted.name, self._address)
+        queues = [one.queue for one in self._open.links.home.each()]
+        reply = await ask_for_mail(queues, wanted.name, self._address)
         self._asking = None
         if not self._session.over:
             now = time.monotonic()

@@ -54,7 +54,7 @@ from queue_wire.pipes.notice import (
 )
 
 PROGRAM = "queue-todo"
-USAGE = "usage: queue-todo [--home HOME]"
+USAGE = "usage: queue-todo [--home HOME] [--queue NAME]"
 HELP = f"""{USAGE}
 The classifier: splits each new envelope into local and remote recipients. It is started by queue-start.
 """

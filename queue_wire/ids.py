@@ -1,7 +1,8 @@
 """Message ids: the inode number I of mess/B/I, its bucket B, and the long id `I-BIRTH`.
 
 The kernel reuses inode numbers as soon as a message is removed. So administrators name a message by its long id, which
-has its birth as well, in microseconds since the epoch in base 36.
+has its birth as well, in microseconds since the epoch in base 36. Where a home has several queues, two messages may
+have the same number, and `QUEUE/I-BIRTH` names one of them.
 """
 
 from queue_wire.format_error import FormatError, quoted
@@ -53,6 +54,17 @@ def nearest_primes(number: int) -> tuple[int, int]:
     while not is_prime(above):
         above += 1
     return below, above
+
+
+def pack_queue_id(queue: str, long_id: str) -> str:
+    """Return `QUEUE/I-BIRTH`, or the long id as it is if `queue` is empty: there is only one."""
+    return f"{queue}/{long_id}" if queue else long_id
+
+
+def split_queue_id(text: str) -> tuple[str, str]:
+    """Return the queue, empty if the text names none, and the rest: a long id or what is in its place."""
+    queue, _, rest = text.rpartition("/")
+    return queue, rest
 
 
 def pack_long_id(message: int, birth: int) -> str:

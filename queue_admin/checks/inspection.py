@@ -16,6 +16,7 @@ from queue_admin.checks.structure import buckets, check_structure
 from queue_admin.home.modes import MAILDROP_HELD, OURS
 from queue_admin.messages.survey import read_regular
 from queue_base.errors import reason
+from queue_base.home import Home
 from queue_base.queue.layout import Layout
 from queue_wire.files.envelope import TodoReader, unpack_info
 from queue_wire.files.recipients import unpack_piece
@@ -31,10 +32,18 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def inspect(
-    layout: Layout, owner: tuple[int, int], now: float, settle: float = SETTLE, step: Callable[[int], object] = int
+    layout: Layout,
+    owner: tuple[int, int],
+    now: float,
+    settle: float = SETTLE,
+    step: Callable[[int], object] = int,
+    home: Home | None = None,
 ) -> Iterator[Finding]:
-    """Yield everything that is wrong. `now` is in seconds since the epoch; `step` counts messages. Raises OSError."""
-    yield from check_structure(layout, owner, now)
+    """Yield everything that is wrong. `now` is in seconds since the epoch; `step` counts messages. Raises OSError.
+
+    `home` is by default the directory above the queue.
+    """
+    yield from check_structure(layout, owner, now, home)
     yield from inspect_messages(layout, owner, now, settle, step)
 
 

@@ -119,10 +119,12 @@ def owner_of_ours(home: Home) -> Owner:
     return owner
 
 
-def check_structure(layout: Layout, owner: tuple[int, int], now: float) -> Iterator[Finding]:
-    """Yield what is wrong with the queue itself. Raises OSError."""
+def check_structure(
+    layout: Layout, owner: tuple[int, int], now: float, home: Home | None = None
+) -> Iterator[Finding]:
+    """Yield what is wrong with the queue itself; `home` is by default the directory above it. Raises OSError."""
     queue = layout.queue
-    if kind := find_unfit(Home(os.path.dirname(queue))):
+    if kind := find_unfit(home or Home(os.path.dirname(queue))):
         yield Finding("file-system", "", why_unfit(kind))
     yield from _check_stamp(queue)
     yield from _check_modes(queue, "", owner, QUEUE_MODE)

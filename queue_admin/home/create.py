@@ -12,6 +12,7 @@ from queue_admin.home.modes import (
     MAY_BE_FLAT,
     OURS,
     QUEUE_MODE,
+    RUN,
     SENDMUTEX_MODE,
     TRIGGER_MODE,
     USERS_MODE,
@@ -44,9 +45,10 @@ def create_home(
 
     `owner` owns queue/, `alias` (by default the same) alias/, `top` the home, control/ and users/. `me` is required if
     control/me is missing. `me`, `local` and `split` must agree with what exists. `file_system` is the kind that
-    control/queuefilesystem is to accept. Raises Usage, Permanent, Temporary.
+    control/queuefilesystem is to accept. Where control/queues names several queues, all are made, or the one that was
+    chosen. Raises Usage, Permanent, Temporary.
     """
-    buckets = check_options(home, me, local, split)
+    check_options(home, me, local, split)
     above = Maker(top)
     above.directory(home.path, HOME_MODE)
     above.directory(home.control, CONTROL_MODE)
@@ -61,15 +63,26 @@ def create_home(
     alias_maker = Maker(alias or owner, above.commit)
     alias_maker.directory(home.alias, ALIAS_MODE)
     queue_maker = Maker(owner, above.commit)
-    queue_maker.directory(home.queue, QUEUE_MODE)
-    # If queue/ is a link, only an administrator can have made it, since only they can write HOME.
-    with Tree(home.queue, follow=True) as tree:
-        below = Maker(owner, tree=tree)
-        create_queue(below, tree, buckets)
-        tree.sync()
+    made: list[str] = []
+    if home.several:
+        queue_maker.directory(home.run, QUEUE_MODE)
+        with Tree(home.run) as tree:
+            below = Maker(owner, tree=tree)
+            for kind, mode in RUN.items():
+                below.directory(f"{home.run}/{kind}", mode)
+            tree.sync()
+        made += below.made
+    for one in home.each():
+        queue_maker.directory(one.queue, QUEUE_MODE)
+        # If queue/ is a link, only an administrator can have made it, since only they can write HOME.
+        with Tree(one.queue, follow=True) as tree:
+            below = Maker(owner, tree=tree)
+            create_queue(below, tree, _choose_split(one, split))
+            tree.sync()
+        made += below.made
     with unable_to("sync", home.path):
         above.commit.sync()
-    return above.made + alias_maker.made + queue_maker.made + below.made
+    return above.made + alias_maker.made + queue_maker.made + made
 
 
 def create_queue(maker: Maker, tree: Tree, split: int) -> None:
@@ -82,12 +95,13 @@ def create_queue(maker: Maker, tree: Tree, split: int) -> None:
     maker.fifo(f"{tree.path}/lock/trigger", TRIGGER_MODE)
 
 
-def check_options(home: Home, me: str | None, local: tuple[str, ...], split: int | None) -> int:
-    """Return the split that create_home would use. Raises as it does if options conflict; changes nothing."""
+def check_options(home: Home, me: str | None, local: tuple[str, ...], split: int | None) -> None:
+    """Raise as create_home does if options conflict; change nothing."""
     names = _own_name(home, me)
     _check_agrees(f"{home.control}/me", {me} if me else set(), ())
     _check_agrees(f"{home.control}/locals", set(local), names)
-    return _choose_split(home, split)
+    for one in home.each():
+        _choose_split(one, split)
 
 
 def _own_name(home: Home, me: str | None) -> tuple[str, ...]:

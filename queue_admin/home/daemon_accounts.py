@@ -46,13 +46,13 @@ def choose_accounts(home: Home) -> DaemonAccounts:
         return DaemonAccounts(None, None)
     name = _name(owner.uid)
     if name == QMAIL_ACCOUNT:
-        raise Permanent(f"unable to use {home.queue}: it is qmail's; queuectl adopt {home.path} takes it over")
+        raise Permanent(f"unable to use {home.owned}: it is qmail's; queuectl adopt {home.path} takes it over")
     if me != 0:
         who = _name(me)
-        raise Permanent(f"unable to use {home.queue}: it is {name}'s and we are {who}; start as root or as {name}")
+        raise Permanent(f"unable to use {home.owned}: it is {name}'s and we are {who}; start as root or as {name}")
     if name != QUEUE_ACCOUNT:
         raise Permanent(
-            f"unable to use {home.queue}: its owner is {name}; start as {name}, or give it to account {QUEUE_ACCOUNT}",
+            f"unable to use {home.owned}: its owner is {name}; start as {name}, or give it to account {QUEUE_ACCOUNT}",
         )
     try:
         remote = pwd.getpwnam(REMOTE_ACCOUNT)

@@ -50,6 +50,8 @@ OURS: dict[str, tuple[int, int | None]] = {
 }
 # Bits of the modes of files that stay: those of a class, and of a message that was queued with a mark in hold/.
 KEPT = {"info": CLASS_BIT, "todo": HELD_BIT}
+# Those of run/, where a home has several queues.
+RUN: dict[str, int] = {"lock": 0o700, SOCKET_DIRECTORY: SOCKET_DIRECTORY_MODE}
 # Directories with one numbered subdirectory for each bucket.
 BUCKETED = frozenset(("intd", "todo", "info", "local", "remote", "hold", "corrupt", "last", "mess"))
 MAY_BE_FLAT = ("todo", "intd")

@@ -38,6 +38,8 @@ LOGGERS = {
     SYSTEMD: (MULTILOG, SVLOGD, S6_LOG),
 }
 _NOTIFICATION = 3
+# The part of a home with several queues that is no queue.
+INTAKE = "intake"
 _PATH = "/usr/sbin:/sbin:/usr/bin:/bin:/usr/local/sbin:/usr/local/bin:/command"
 
 
@@ -45,7 +47,8 @@ class Service(NamedTuple):
     """A service. `start` is the path of queue-start, or with `smtpd` of queue-smtpd.
 
     `log` is the directory of the log, `account` the account that the logger runs as (None: the one that starts it), and
-    `log_owner` its ids, with the group that may read the log.
+    `log_owner` its ids, with the group that may read the log. `part` is the name of the queue whose daemons it starts,
+    or INTAKE, if the home has several queues.
     """
 
     home: Home
@@ -54,17 +57,26 @@ class Service(NamedTuple):
     account: str | None
     log_owner: Owner
     smtpd: bool = False
+    part: str = ""
 
 
-def run_script(home: Home, start: str, kind: str = DAEMONTOOLS, smtpd: bool = False) -> bytes:
+def part_options(part: str) -> list[str]:
+    """Return the options of queue-start that start a part of a home with several queues."""
+    if part == INTAKE:
+        return ["--intake"]
+    return ["--queue", part] if part else []
+
+
+def run_script(home: Home, start: str, kind: str = DAEMONTOOLS, smtpd: bool = False, part: str = "") -> bytes:
     """Return the script `run`, which execs the program `start` with QUEUE_HOME set and stderr sent to the log.
 
     queue-smtpd would serve descriptor 0 alone if that were a connection, so it gets /dev/null.
     """
     words = [f"QUEUE_HOME={shlex.quote(home.path)}"]
-    if kind == S6:
+    if kind == S6 and part != INTAKE:
         words.append(f"{DESCRIPTOR}={_NOTIFICATION}")
-    line = f"exec env {' '.join(words)} {shlex.quote(start)}{' </dev/null' if smtpd else ''}"
+    start = " ".join([shlex.quote(start), *part_options(part)])
+    line = f"exec env {' '.join(words)} {start}{' </dev/null' if smtpd else ''}"
     return f"#!/bin/sh\nexec 2>&1\n{line}\n".encode()
 
 
@@ -84,9 +96,9 @@ def write_service(service: Service, directory: str, kind: str, top: Owner, force
     made = _make_log(service, maker.commit)
     scripts = [
         ("log/run", log_script(service.account, service.log, WEEK, LOGGERS[kind]), 0o755),
-        ("run", run_script(service.home, service.start, kind, service.smtpd), 0o755),
+        ("run", run_script(service.home, service.start, kind, service.smtpd, service.part), 0o755),
     ]
-    if kind == S6:
+    if kind == S6 and service.part != INTAKE:
         scripts.append(("notification-fd", b"%d\n" % _NOTIFICATION, 0o644))
     # In a directory that an interrupted run left, scripts are replaced.
     for script, text, mode in scripts:
@@ -104,8 +116,9 @@ def write_units(service: Service, directory: str, top: Owner, force: bool) -> li
     """Write the units for systemd into a directory; return the paths written. Raises Permanent, Temporary."""
     logger = _find_logger()
     facts = UnitFacts(
-        unit_name(service.home.path, service.smtpd), service.home.path, service.start,
-        logger_words(logger, service.log, WEEK), service.log, service.account, systemd_version(), service.smtpd,
+        unit_name(service.home.path, service.smtpd) + (f"-{service.part}" if service.part else ""), service.home.path,
+        service.start, logger_words(logger, service.log, WEEK), service.log, service.account, systemd_version(),
+        service.smtpd, part_options(service.part),
     )  # fmt: skip
     facts = facts._replace(logger=[shutil.which(logger, path=_PATH) or logger, *facts.logger[1:]])
     maker = Maker(top)

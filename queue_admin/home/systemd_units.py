@@ -176,7 +176,8 @@ WantedBy=sockets.target
 class UnitFacts(NamedTuple):
     """What the units need. `account` is the logger's, None in a user's own systemd. `version` is systemd's.
 
-    `smtpd` says that they are for queue-smtpd, and not for queue-start.
+    `smtpd` says that they are for queue-smtpd, and not for queue-start. `options` are those of queue-start where a home
+    has several queues.
     """
 
     name: str
@@ -187,6 +188,7 @@ class UnitFacts(NamedTuple):
     account: str | None
     version: int
     smtpd: bool = False
+    options: Sequence[str] = ()
 
 
 def units(facts: UnitFacts) -> dict[str, bytes]:
@@ -194,13 +196,17 @@ def units(facts: UnitFacts) -> dict[str, bytes]:
     name, system = facts.name, facts.account is not None
     fifo = f"{'/run' if system else '%t'}/{name}.log"
     reload = "Type=notify-reload" if facts.version >= NOTIFY_RELOAD else "Type=notify\nExecReload=kill -HUP $MAINPID"
+    if "--intake" in facts.options:
+        # It says nothing to systemd.
+        reload = "Type=exec\nExecReload=kill -HUP $MAINPID"
     what = "the SMTP server of queue-suite" if facts.smtpd else "queue-suite"
     hardening = _SUITE_HARDENING
     if facts.smtpd:
         hardening = _SMTPD_HARDENING.format(greylist=_quoted(f"-{facts.home}/greylist"))
     texts = {
         f"{name}.service": (_SMTPD if facts.smtpd else _SUITE).format(
-            home=_escaped(facts.home), name=name, type=reload, command=_command([facts.start, "--home", facts.home]),
+            home=_escaped(facts.home), name=name, type=reload,
+            command=_command([facts.start, "--home", facts.home, *facts.options]),
             fifo=fifo, stop=SMTPD_STOP_SECONDS if facts.smtpd else STOP_SECONDS, reload="+" if system else "",
             hardening=hardening if system else "", target="multi-user.target" if system else "default.target",
         ),

@@ -143,7 +143,7 @@ def _names_home(script: str, home: Home) -> bool:
         inside, quote, rest = found[1].partition('"')
         words = [inside] if quote and '"' not in rest else _split(found[1])
         if words and os.path.realpath(words[0]) == os.path.realpath(home.path):
-            return True
+            return not home.name or f"--queue {home.name}" in " ".join(_split(found[1]))
     return False
 
 

@@ -15,7 +15,7 @@ from queue_base.home import Home
 from queue_base.queue.layout import Layout
 from queue_wire.admin.cause import describe as describe_cause
 from queue_wire.format_error import FormatError
-from queue_wire.ids import unpack_long_id
+from queue_wire.ids import pack_queue_id, unpack_long_id
 from queue_wire.logline import moment
 
 HEADER_MAX = 65536
@@ -40,7 +40,7 @@ def describe(home: Home, layout: Layout, snapshot: Snapshot) -> Iterator[str]:
     """Yield the lines of the description."""
     detail = Detail(layout, snapshot, read_done_marks(layout))
     now = time.time()
-    yield f"message: {snapshot.long_id}"
+    yield f"message: {pack_queue_id(home.name, snapshot.long_id)}"
     yield f"state: {snapshot.state}"
     if snapshot.birth is not None:
         yield f"birth: {moment(snapshot.birth / 1e6)}, {span(now - snapshot.birth / 1e6)} ago"
@@ -70,6 +70,7 @@ def describe_as_facts(home: Home, layout: Layout, snapshot: Snapshot) -> dict[st
     """Return the JSON object: that of list, with the recipients and what `now:` and `failed:` lines say."""
     detail = Detail(layout, snapshot, read_done_marks(layout))
     facts = message_facts(layout, snapshot, detail, time.time())
+    facts["id"] = pack_queue_id(home.name, snapshot.long_id)
     facts["uid"] = injector_uid(layout, snapshot, detail)
     facts["files"] = _files(layout, snapshot)
     facts["now"] = [line.removeprefix("now: ") for line in _now(home, snapshot, detail)]

@@ -40,7 +40,7 @@ class SmtpdReading(NamedTuple):
 def ask_processes(home: Home, with_sessions: bool) -> SmtpdReading:
     """Ask all processes. The sessions are named by the pid of their process. Raises Temporary."""
     try:
-        names = find_abstract(status_prefix(home.queue))
+        names = find_abstract(status_prefix(home.run))
     except OSError as error:
         raise Temporary(f"unable to find queue-smtpd: {reason(error)}") from error
     trusted = trusted_users(queue_owner(home))

@@ -109,7 +109,7 @@ def _reading_group(home: Home, name: str, usual: int) -> int:
     """Return the group of a new control file: that of the one account that may read a secret."""
     if name in _SECRETS:
         # As queue-remote wants it: its account is in the group of queue/mess.
-        return os.stat(f"{home.queue}/mess").st_gid
+        return os.stat(f"{home.each()[0].queue}/mess").st_gid
     if name in _SMTPD_SECRETS and os.geteuid() == 0:
         try:
             return pwd.getpwnam(SMTPD_ACCOUNT).pw_gid
@@ -133,6 +133,16 @@ def _take(home: Home, file: ControlFile) -> str:
     """Have the daemons take a changed file; return when it is in force. Raises Temporary if they do not."""
     if file.read in _LATER:
         return _LATER[file.read]
+    if not home.is_chosen:
+        # Each queue has daemons of its own.
+        found = {one.name: _take_in(one, file) for one in home.each()}
+        whens = set(found.values())
+        return whens.pop() if len(whens) == 1 else "; ".join(f"queue {name}: {when}" for name, when in found.items())
+    return _take_in(home, file)
+
+
+def _take_in(home: Home, file: ControlFile) -> str:
+    """Do it for one queue."""
     try:
         client = connect(home)
         if client is None:

@@ -58,7 +58,21 @@ def plain(text: str) -> str:
 
 
 def ask_running(home: Home) -> tuple[Running, str]:
-    """Return what the running daemons have in force, and why that is not known; empty if it is."""
+    """Return what the running daemons have in force, of all queues, and why that is not known; empty if it is."""
+    if home.is_chosen:
+        return _ask_queue(home)
+    together: Running = {}
+    whys = []
+    for one in home.each():
+        found, why = _ask_queue(one)
+        for name, values in found.items():
+            together.setdefault(name, []).extend(values)
+        if why:
+            whys.append(f"queue {one.name}: {why}")
+    return together, "; ".join(whys)
+
+
+def _ask_queue(home: Home) -> tuple[Running, str]:
     try:
         client = connect(home, QUERY_WAIT)
         if client is None:

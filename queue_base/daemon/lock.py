@@ -1,4 +1,7 @@
-"""lock/sendmutex: only the process that holds its flock may change classified messages."""
+"""Locks by flock: only the process that holds lock/sendmutex may change classified messages of its queue.
+
+Where a home has several queues, run/lock/intakemutex keeps a second queue-intake from starting.
+"""
 
 import errno
 import fcntl
@@ -10,6 +13,7 @@ from queue_base.home import Home
 from queue_base.safe_open import UnsafePath, open_below
 
 _NAME = "lock/sendmutex"
+_INTAKE = "lock/intakemutex"
 
 
 def take_sendmutex(home: Home) -> int:
@@ -17,9 +21,46 @@ def take_sendmutex(home: Home) -> int:
 
     Raises Temporary at once if the lock is held, Permanent if the path is not a regular file of the queue.
     """
-    path = f"{home.queue}/{_NAME}"
+    return _take(home.queue, _NAME, "queue-send is already running on this queue")
+
+
+def take_intakemutex(home: Home) -> int:
+    """Do the same for the queue-intake of a home with several queues."""
+    return _take(home.run, _INTAKE, "queue-intake is already running on this home")
+
+
+def hold_running(home: Home) -> int:
+    """Return a descriptor whose lock shows, until it is closed, that the queue-send of this queue runs. Raises OSError.
+
+    It is below run/, so that no look at it waits for the disk of another queue.
+    """
+    handle = _open(home.run, f"lock/{home.name}.running")
+    # Shared, so that it is ours even if another queue-send looks at it in this moment.
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    return handle
+
+
+def is_running(home: Home) -> bool:
+    """Return whether the queue-send of this queue, of several, runs. If that cannot be found out, it does."""
     try:
-        handle = _open(home)
+        handle = open_below(home.run, f"lock/{home.name}.running", os.O_WRONLY)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def _take(directory: str, name: str, held: str) -> int:
+    path = f"{directory}/{name}"
+    try:
+        handle = _open(directory, name)
     except UnsafePath as error:
         raise Permanent(f"unable to open {path}: {error}; put a file of the queue's owner in its place") from error
     except OSError as error:
@@ -29,23 +70,23 @@ def take_sendmutex(home: Home) -> int:
     except OSError as error:
         os.close(handle)
         if isinstance(error, BlockingIOError):
-            raise Temporary(f"unable to lock {path}: queue-send is already running on this queue") from error
+            raise Temporary(f"unable to lock {path}: {held}") from error
         raise Temporary(f"unable to lock {path}: {reason(error)}") from error
     return handle
 
 
-def _open(home: Home) -> int:
+def _open(directory: str, name: str) -> int:
     """Return the file, open for writing; create it if it is missing. Raises OSError, UnsafePath.
 
     Root opens it before it changes to the queue's owner, who may have replaced it by anything.
     """
     try:
-        handle = open_below(home.queue, _NAME, os.O_WRONLY)
+        handle = open_below(directory, name, os.O_WRONLY)
     except FileNotFoundError:
-        handle = open_below(home.queue, _NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        handle = open_below(directory, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         if os.geteuid() == 0:
             # The owner takes the lock as well.
-            owner = os.stat(home.queue)
+            owner = os.stat(directory)
             os.fchown(handle, owner.st_uid, owner.st_gid)
         return handle
     except OSError as error:
@@ -55,7 +96,7 @@ def _open(home: Home) -> int:
         raise
     found = os.fstat(handle)
     # A second name may belong to another user's file. A backup by hard links has the owner's uid, and is allowed.
-    owners = (os.geteuid(), os.stat(home.queue).st_uid)
+    owners = (os.geteuid(), os.stat(directory).st_uid)
     if not stat.S_ISREG(found.st_mode):
         why = "not a regular file"
     elif found.st_nlink > 1 and found.st_uid not in owners:

@@ -25,7 +25,7 @@ TODO_NOTICES = 10
 # Nothing is written to it; its end of file tells queue-pickup to exit.
 PICKUP_LIFE = 11
 PICKUP_NOTICES = 12
-# As queue-pickup's, and REREAD (queue_wire.pipes.notice) is written to it.
+# As queue-pickup's, and REREAD (queue_wire.pipes.notice) is written to it. Not open if there are several queues.
 INTAKE_COMMANDS = 13
 INTAKE_NOTICES = 14
 SENDMUTEX = 15
@@ -70,6 +70,10 @@ def program_path(name: str) -> str:
 
 
 def command(name: str, home: Home, *arguments: str) -> list[str]:
-    """Return the command line that runs a program of the suite on this home; isolated (-I) if this process is."""
+    """Return the command line that runs a program of the suite on this home, and its queue if there are several.
+
+    It is isolated (-I) if this process is.
+    """
     isolated = ["-I"] if sys.flags.isolated else []
-    return [sys.executable, *isolated, program_path(name), "--home", home.path, *arguments]
+    queue = ["--queue", home.name] if home.name else []
+    return [sys.executable, *isolated, program_path(name), "--home", home.path, *queue, *arguments]

@@ -61,9 +61,12 @@ def connect_to(path: str) -> socket.socket:
     return connection
 
 
-def status_prefix(queue: str) -> str:
-    """Return what the names of the status sockets of a queue's queue-smtpd begin with. Raises OSError."""
-    found = os.stat(queue)
+def status_prefix(run: str) -> str:
+    """Return what the names of the status sockets of a home's queue-smtpd begin with; `run` is its directory.
+
+    Raises OSError.
+    """
+    found = os.stat(run)
     return f"queue-smtpd/{found.st_dev:x}-{found.st_ino:x}/"
 
 

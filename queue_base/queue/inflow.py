@@ -14,7 +14,7 @@ import time
 
 from queue_base.control import read_size
 from queue_base.durable import write_all
-from queue_base.errors import CONFIG, REFUSED, WRITE, QueueTrouble, Temporary
+from queue_base.errors import CONFIG, REFUSED, WRITE, QueueTrouble, Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE
 from queue_wire.control.lines import SIZES
@@ -160,6 +160,25 @@ class InflowControl:
         except Temporary as error:
             return str(error)
         return find_shortage(self.path, self.path, self._least)
+
+    def judge(self) -> tuple[int, str]:
+        """Return the bytes that the disk may take, and an empty text; or -1, and why it takes no mail.
+
+        With several queues, this is asked before one of them is chosen. Never waits.
+        """
+        try:
+            least = read_least(self._home)
+            found = os.statvfs(self.path)
+        except Temporary as error:
+            return -1, str(error)
+        except OSError as error:
+            return -1, f"unable to use {self.path}: {reason(error)}"
+        if found.f_flag & os.ST_RDONLY:
+            return -1, f"{self.path} is on a disk that is read-only"
+        shortage = find_shortage(self.path, self.path, least)
+        if shortage:
+            return -1, shortage
+        return max(0, found.f_bavail * found.f_frsize - least), ""
 
     @property
     def slow(self) -> bool:

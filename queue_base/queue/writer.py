@@ -61,13 +61,18 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 class Draft:
-    """A message that is being queued. Any method may raise QueueTrouble; `discard` then removes its files."""
+    """A message that is being queued. Any method may raise QueueTrouble; `discard` then removes its files.
 
-    __slots__ = ("_handle", "_head", "_inflow", "_unchecked", "path", "queued")
+    Before `finish` the caller may set `priority`, the class that is asked for, and `may_raise`, whether that may be a
+    higher one than the rules give; a daemon that takes the mail of others sets both. Its writer sets its own.
+    """
+
+    __slots__ = ("_handle", "_head", "_inflow", "_unchecked", "may_raise", "path", "priority", "queued")
 
     def __init__(self, inflow: "InflowControl", path: str, handle: int, head: bytes) -> None:
         self.path = path
-        self.queued = False
+        self.queued = self.may_raise = False
+        self.priority = ""
         self._handle = handle
         self._head = head
         self._inflow = inflow
@@ -77,6 +82,11 @@ class Draft:
     def long_id(self) -> str:
         """The message's long id, `I-BIRTH`, once it is queued; `-` if it is not known."""
         return "-"
+
+    @property
+    def may_be_queued(self) -> bool:
+        """Whether it is in the queue, or may be: after some failures that is not known."""
+        return self.queued
 
     def write(self, data: bytes) -> None:
         """Add bytes of the message."""
@@ -132,6 +142,8 @@ class Writer:
     priority = ""
     # Whether each draft must be committed before the next one is begun.
     one_by_one = False
+    # How many queues it writes to: a group may have so many times as many drafts.
+    queues = 1
 
     def begin(self) -> Draft:
         """Return a new, empty draft. Raises QueueTrouble, also if the disk is short."""
@@ -163,15 +175,13 @@ class QueueDraft(Draft):
     is one above `descriptors`.
 
     Before `finish` the caller may set `hold`, the reason for which the message is on hold from the beginning, and
-    `copy`, the cause of a copy for the postmaster. `trouble` says why there is no copy. It may also set `priority`, the
-    class that is asked for, and `may_raise`, whether that may be a higher one than the rules give; a daemon that takes
-    the mail of others sets both.
+    `copy`, the cause of a copy for the postmaster. `trouble` says why there is no copy.
     """
 
     __slots__ = (
         "_choose_class", "_commit", "_data", "_descriptors", "_entered", "_intd_made", "_layout", "_linking", "_mtime",
-        "_name", "_packed", "_pid", "_postman", "_uid", "copy", "envelope", "hold", "intd", "may_raise", "message",
-        "priority", "todo", "trouble",
+        "_name", "_packed", "_pid", "_postman", "_uid", "copy", "envelope", "hold", "intd", "message", "todo",
+        "trouble",
     )  # fmt: skip
 
     def __init__(
@@ -192,8 +202,7 @@ class QueueDraft(Draft):
         self.message = 0
         self.todo = self.intd = ""
         self.hold = self.copy = b""
-        self.trouble = self.priority = ""
-        self.may_raise = False
+        self.trouble = ""
         self._choose_class = choose_class
         self._postman = ""
         self._commit = commit
@@ -217,6 +226,10 @@ class QueueDraft(Draft):
         from queue_wire.ids import pack_long_id
 
         return pack_long_id(self.message, self._mtime // 1000)
+
+    @property
+    def may_be_queued(self) -> bool:
+        return self.queued or self._linking
 
     def pack(self, sender: bytes, recipients: list[bytes]) -> None:
         """Pack the envelope before `finish`, which then does not; for a large one. Raises FormatError."""
@@ -485,6 +498,18 @@ class QueueWriter(Writer):
 
             self._chooser = ClassChooser(self._home, self._layout)
         return self._chooser.choose(uid, sender, asked, may_raise)
+    def forget(self) -> None:
+        """Forget what drafts that failed in `finish` have left: descriptors of directories, which keep a disk busy.
+
+        There may be no draft that is finished and not committed.
+        """
+        self._commit.forget()
+
+    def has_layout(self, layout: Layout) -> bool:
+        """Return whether it writes to a queue with this layout."""
+        ours = self._layout
+        flat = ours.flat_todo == layout.flat_todo and ours.flat_intd == layout.flat_intd
+        return flat and ours.queue == layout.queue and ours.split == layout.split
 
     @property
     def syncs(self) -> int:

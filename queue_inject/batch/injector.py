@@ -210,7 +210,7 @@ class BatchInjector:
             self._group_since = time.monotonic()
         self._results.append(result)
         self._group_bytes += size
-        limit = 1 if self._writer.one_by_one or result.exit_code == TEMPORARY else GROUP
+        limit = 1 if self._writer.one_by_one or result.exit_code == TEMPORARY else GROUP * self._writer.queues
         if len(self._results) >= limit or self._group_bytes >= GROUP_BYTES:
             return self.commit()
         return []

@@ -16,7 +16,6 @@ import time
 from queue_base.daemon.log_limit import LimitedLog
 from queue_base.durable import Commit
 from queue_base.errors import QueueTrouble, reason
-from queue_base.queue.writer import QueueWriter
 from queue_inject.pickup.copying import FileCopy, open_copy
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.file_checks import NotMail, OriginRules
@@ -24,6 +23,10 @@ from queue_inject.pickup.untrusted_directory import OURS, Directory
 from queue_inject.pickup.user_queues import UserQueues
 from queue_wire.files.maildrop import is_finished
 from queue_wire.format_error import FormatError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from queue_inject.pickup.copying import PickupWriter
 
 # The limits of a group: messages, bytes, and seconds after which no other message is added.
 GROUP = 100
@@ -124,7 +127,7 @@ class Collector:
     """
 
     def __init__(
-        self, directory: Directory, writer: QueueWriter, rules: OriginRules, corrupt: CorruptMail, log: LimitedLog
+        self, directory: Directory, writer: "PickupWriter", rules: OriginRules, corrupt: CorruptMail, log: LimitedLog
     ) -> None:
         self.later: dict[str, int] = {}
         self.missed = False

@@ -7,11 +7,17 @@ import os
 from collections.abc import Iterator
 
 from queue_base.errors import reason
-from queue_base.queue.writer import QueueDraft, QueueWriter
+from queue_base.queue.writer import Draft, QueueWriter
 from queue_inject.pickup.file_checks import NotMail, OriginRules, check_holes, check_length, check_unchanged
 from queue_inject.pickup.untrusted_directory import OURS, Directory
 from queue_wire.files.maildrop import HEADER_LENGTH, unpack_envelope, unpack_header
 from queue_wire.format_error import FormatError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from queue_base.queue.spreading import SpreadWriter
+
+    PickupWriter = QueueWriter | SpreadWriter
 
 _CHUNK = 1 << 18
 
@@ -21,13 +27,13 @@ class FileCopy:
 
     __slots__ = ("_end", "_handle", "_place", "_status", "draft", "uid")
 
-    def __init__(self, handle: int, status: os.stat_result, writer: QueueWriter) -> None:
+    def __init__(self, handle: int, status: os.stat_result, writer: "PickupWriter") -> None:
         """Take over the descriptor. Raises NotMail, FormatError, QueueTrouble or OSError, and closes the descriptor."""
         self._handle = handle
         self._status = status
         self._place = HEADER_LENGTH
         self.uid = status.st_uid
-        self.draft: QueueDraft | None = None
+        self.draft: Draft | None = None
         try:
             length = self._message_length()
             # The size is known here, so no copy is begun that the disk has no room for.
@@ -98,7 +104,7 @@ class FileCopy:
             raise NotMail(f"unable to read it: {reason(error)}") from error
 
 
-def open_copy(directory: Directory, name: str, rules: OriginRules, writer: QueueWriter) -> FileCopy:
+def open_copy(directory: Directory, name: str, rules: OriginRules, writer: "PickupWriter") -> FileCopy:
     """Begin to copy a file.
 
     Raises NotMail, QueueTrouble, FileNotFoundError, and OSError for a problem that may pass.

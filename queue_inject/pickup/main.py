@@ -7,6 +7,9 @@ lost, and every 25 minutes; without inotify, every few seconds.
 After a failure mail stays where it is and is tried again. A crash may repeat a message but never loses one. While the
 disk is short, or queue-todo refuses mail, everything stays in maildrop/. While queue-todo slows injectors, one group of
 files is taken a second.
+
+Where the home has several queues, mail is spread over all of them, and goes to the others if the disk of this one is
+full.
 """
 
 import os
@@ -15,7 +18,7 @@ import signal
 import stat
 import time
 
-from queue_base.accounts import become_queue_owner
+from queue_base.accounts import Owner, become_queue_owner
 from queue_base.daemon.log_limit import LimitedLog
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.daemon.signals import ignore
@@ -33,8 +36,12 @@ from queue_inject.pickup.untrusted_directory import Directory
 from queue_wire.logline import alert, warning
 from queue_wire.pipes.notice import pack_log
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from queue_inject.pickup.copying import PickupWriter
+
 PROGRAM = "queue-pickup"
-USAGE = "usage: queue-pickup [--home HOME]"
+USAGE = "usage: queue-pickup [--home HOME] [--queue NAME]"
 HELP = f"""{USAGE}
 Moves mail that users left in maildrop/ into the queue. It is started by queue-start.
 """
@@ -59,7 +66,8 @@ class Pickup:
         owner = become_queue_owner(home)
         self._log = OutPipe(1)
         self._maildrop = home.queue + "/maildrop"
-        writer = QueueWriter(home, open_layout(home.queue), os.getuid())
+        writer = self._open_writer(home, owner)
+        self._spreads = home.several
         self._inflow = writer.inflow
         self._warnings = LimitedLog(self.warn, "more warnings")
         self._alerts = LimitedLog(self.alert, "more files were set aside")
@@ -77,6 +85,28 @@ class Pickup:
         self._retry = RETRY_SECONDS
         self._next_scan = self._next_try = self._next_take = 0.0
         self._closed = self._slow = False
+
+    def _open_writer(self, home: Home, owner: Owner) -> "PickupWriter":
+        """Return a writer to the queue, or to all that the home has. Raises a Failure."""
+        if not home.several:
+            return QueueWriter(home, open_layout(home.queue), os.getuid())
+        # Imported here because most homes have one queue.
+        from queue_base.queue.spreading import open_spread
+
+        return open_spread(home, owner, os.getuid())
+
+    def _why_closed(self) -> str | None:
+        """Return why no mail may be taken, None if it may.
+
+        From a disk that is read-only files cannot be removed: after a restart they would be queued again.
+        """
+        if self._spreads:
+            try:
+                if os.statvfs(self._maildrop).f_flag & os.ST_RDONLY:
+                    return f"{self._maildrop} is on a disk that is read-only"
+            except OSError as error:
+                return f"unable to use {self._maildrop}: {reason(error)}"
+        return self._inflow.closed()
 
     def _group_of_files(self) -> int | None:
         """Return the group that maildrop/ gives to files created in it, by its set-group-id bit, or None."""
@@ -154,7 +184,7 @@ class Pickup:
 
     def _is_open(self, now: float) -> bool:
         """Return whether mail may be taken, and set when the next group may be taken."""
-        why = self._inflow.closed()
+        why = self._why_closed()
         self._slow = self._inflow.slow
         if why and not self._closed:
             self.alert(f"unable to queue mail: {why}; it stays in {self._maildrop} until then")

@@ -28,8 +28,8 @@ def flush_queue(home: Home, arguments: list[str]) -> int:
 
 def _run_queuectl(home: Home, arguments: list[str], nothing: bytes) -> int:
     """Pass on the output of queuectl, or print `nothing` if it is empty. queuectl reports its failures itself."""
-    if os.path.isdir(home.queue) and not os.access(home.queue, os.R_OK | os.X_OK):
-        raise NoPermission(f"unable to open {home.queue}: permission denied; root or its owner may")
+    if os.path.isdir(home.owned) and not os.access(home.owned, os.R_OK | os.X_OK):
+        raise NoPermission(f"unable to open {home.owned}: permission denied; root or its owner may")
     words = command("queuectl", home, *arguments)
     keep_children()
     try:

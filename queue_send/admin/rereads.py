@@ -42,7 +42,7 @@ class Rereads:
         config: ConfigFiles,
         channels: Sequence[Channel],
         todo: Notices,
-        intake: Notices,
+        intake: Notices | None,
         local_daemon: DeliveryDaemon,
         remote_daemons: Sequence[DeliveryDaemon],
         log: Log,
@@ -71,7 +71,8 @@ class Rereads:
             self._log.warning(f"control/processesremote is {wanted} now; it is used at the next start")
         if self._keeper is None and self._config.current.ondemand:
             self._log.warning("control/ondemand is used at the next start")
-        self._intake.send_reread()
+        if self._intake is not None:
+            self._intake.send_reread()
         asked = []
         keepers = [] if self._keeper is None else [self._keeper]
         for daemon in (self._local, *self._remotes, *keepers) if answer is not None else ():

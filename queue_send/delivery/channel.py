@@ -77,7 +77,7 @@ class Channel:
         keeper: DeliveryDaemon | None = None,
     ) -> None:
         self.kind = kind
-        self.scheduler = Scheduler(config.current.settings(kind), store.classes)
+        self.scheduler = Scheduler(config.settings(kind), store.classes)
         self._daemons = daemons
         self._keeper = keeper
         self._all_daemons = daemons if keeper is None else [*daemons, keeper]
@@ -153,7 +153,7 @@ class Channel:
 
     def apply_config(self) -> None:
         """Sets the limits of the control files, after HUP."""
-        self.scheduler.apply_settings(self._config.current.settings(self.kind))
+        self.scheduler.apply_settings(self._config.settings(self.kind))
         self._keep_places()
 
     def _keep_places(self) -> None:

@@ -29,14 +29,19 @@ class RateLimited:
         self.starts: deque[float] = deque()
 
     def own_start(self, now: float) -> float:
-        """Returns when its rate allows the next job, in seconds since the epoch; `now` or earlier is at once."""
-        if self.limits.rate is None:
-            return now
-        messages, seconds = self.limits.rate
+        """Returns when its rate allows the next job, in seconds since the epoch; `now` or earlier is at once.
+
+        Where several queues have turns, that is in its turn.
+        """
+        limits = self.limits
+        turn = limits.share.next_turn(now, limits.turns) if limits.turns else now
+        if limits.rate is None:
+            return turn
+        messages, seconds = limits.rate
         # A start in the future was counted before the clock was set back.
         while self.starts and not now - seconds < self.starts[0] <= now + CLOCK_SLACK:
             self.starts.popleft()
-        return self.starts[-messages] + seconds if len(self.starts) >= messages else now
+        return max(turn, self.starts[-messages] + seconds) if len(self.starts) >= messages else turn
 
     def count_start(self, now: float) -> None:
         """Counts the start of a job."""

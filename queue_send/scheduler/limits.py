@@ -7,6 +7,49 @@ from queue_wire.control.hostmap import find_key
 from queue_wire.control.localroutes import is_route_name
 from queue_wire.control.smtproutes import Routes, find_nexthop
 
+# Seconds of a queue's turn, where several queues together may have fewer jobs than there are queues.
+TURN_SECONDS = 30.0
+
+
+class QueueShare(NamedTuple):
+    """Which part of the limits that hold over all queues of a home this one has: `place` of `queues` that run.
+
+    The parts of all together are the limit, or less for a rate that cannot be divided evenly.
+    """
+
+    place: int = 0
+    queues: int = 1
+
+    def part(self, limit: int) -> int:
+        """Returns its part of a number of jobs; 0 if there are fewer than queues, and it gets none."""
+        return limit // self.queues + int(self.place < limit % self.queues)
+
+    def channel_part(self, limit: int) -> int:
+        """Returns its part of a channel's jobs: at least one, so that no queue stands still, unless there are none."""
+        return max(self.part(limit), min(limit, 1))
+
+    def rate(self, rate: tuple[int, float]) -> tuple[int, float]:
+        """Returns its part of a rate: of its messages, or one of them in a longer time."""
+        messages, seconds = rate
+        if messages < self.queues:
+            return 1, seconds * self.queues / messages
+        return self.part(messages), seconds
+
+    def window(self, limit: int) -> tuple[int, int]:
+        """Returns its part of a destination's jobs, and 0; where it is none, 1 and the limit: the queues take turns."""
+        return (self.part(limit), 0) if limit >= self.queues else (1, limit)
+
+    def next_turn(self, now: float, limit: int) -> float:
+        """Returns when its next turn begins, or `now` in its turn; `limit` queues have one at the same time."""
+        slot = int(now / TURN_SECONDS)
+        wait = next(
+            (ahead for ahead in range(self.queues) if (self.place - slot - ahead) % self.queues < limit), 0
+        )
+        return now if not wait else (slot + wait) * TURN_SECONDS
+
+
+ALONE = QueueShare()
+
 
 class Limits(NamedTuple):
     """The limits of a destination.
@@ -16,6 +59,7 @@ class Limits(NamedTuple):
     probe_first, probe_most: seconds between probes of a dead destination, at first and at most.
     rate: (messages, seconds), None for no limit.
     line: where the control files set limits for this destination alone, as `file:number`; empty if they do not.
+    turns: 0, or how many of several queues may have a job at the same time, each of `share` in its turn.
     """
 
     initial: int = 2
@@ -26,14 +70,36 @@ class Limits(NamedTuple):
     recipients: int = 50
     rate: tuple[int, float] | None = None
     line: bytes = b""
+    turns: int = 0
+    share: QueueShare = ALONE
+
+    @property
+    def paced(self) -> bool:
+        """Whether a job may have to wait for its time."""
+        return self.rate is not None or self.turns > 0
+
+    def divided(self, share: QueueShare) -> "Limits":
+        """Returns the part of one of several queues."""
+        if share.queues == 1:
+            return self
+        most, turns = share.window(self.most)
+        rate = None if self.rate is None else share.rate(self.rate)
+        return self._replace(initial=min(self.initial, most), most=most, rate=rate, turns=turns, share=share)
 
 
 class LimitTable:
     """The limits of the destinations of one channel that the lines and smtproutes, read together, name."""
 
-    __slots__ = ("_any", "_lines", "_local", "_relays", "_routes")
+    __slots__ = ("_any", "_lines", "_local", "_relays", "_routes", "_share")
 
-    def __init__(self, lines: LimitLines = NO_LINES, routes: Routes | None = None, local: bool = False) -> None:
+    def __init__(
+        self,
+        lines: LimitLines = NO_LINES,
+        routes: Routes | None = None,
+        local: bool = False,
+        share: QueueShare = ALONE,
+    ) -> None:
+        self._share = share
         self._lines = lines
         self._routes = routes or {}
         self._local = local
@@ -42,17 +108,18 @@ class LimitTable:
         self._relays = frozenset(relays.name for relays in used if relays is not None)
 
     def limits(self, name: bytes, default: Limits) -> Limits:
-        """Returns the limits of a destination, by its name."""
+        """Returns the limits of a destination, by its name; those of one of several queues are divided."""
         line = self._line(name) if self._any else None
         if line is None:
-            return default
-        return default._replace(
+            return default.divided(self._share)
+        found = default._replace(
             initial=default.initial if line.initial is None else line.initial,
             most=default.most if line.concurrency is None else line.concurrency,
             recipients=default.recipients if line.recipients is None else line.recipients,
             rate=line.rate,
             line=b",".join(b"%s:%d" % (file.encode("ascii"), number) for file, number in line.where),
         )
+        return found.divided(self._share)
 
     def _line(self, name: bytes) -> LimitLine | None:
         lines = self._lines

@@ -627,12 +627,12 @@ class Scheduler:
         """Returns whether the window and the rate allow a job; sets a timer if the rate does not."""
         if destination.in_flight >= (1 if destination.dead else int(destination.window)):
             return False
-        return destination.limits.rate is None or self._rate_allows(destination, now)
+        return not destination.limits.paced or self._rate_allows(destination, now)
 
     def _relay_may_start(self, relay: SharedRelay, now: float) -> bool:
         """Returns whether a relay's limits allow a job; sets a timer if the rate does not."""
         limits = relay.limits
-        return relay.in_flight < limits.most and (limits.rate is None or self._rate_allows(relay, now))
+        return relay.in_flight < limits.most and (not limits.paced or self._rate_allows(relay, now))
 
     def _rate_allows(self, limited: RateLimited, now: float) -> bool:
         start = limited.own_start(now)

@@ -41,7 +41,7 @@ class StatusSocket:
     async def open(self) -> str:
         """Listen; return why that is not possible, empty if it is."""
         try:
-            name = f"{status_prefix(self._home.queue)}{os.getpid()}.{os.urandom(8).hex()}"
+            name = f"{status_prefix(self._home.run)}{os.getpid()}.{os.urandom(8).hex()}"
             listening = listen_abstract(name, _BACKLOG)
         except OSError as error:
             return f"unable to listen for queuectl smtpd: {reason(error)}; it does not show this process; mail goes on"

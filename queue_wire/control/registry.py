@@ -171,6 +171,7 @@ FILES: tuple[ControlFile, ...] = (
         "queuefilesystem", LIST, "none", "network file systems that the queue may be on", ("queue-start",), START,
         "operating",
     ),
+    ControlFile("queues", TABLE, "`queue`", "directories of the queues", ("all",), START, "queues"),
     _number("activelimit", "messages in memory, for each channel", _SEND, HUP, "operating"),
     _number("queuelifetime", "how long a message is tried", _SEND, HUP, "operating"),
     _number("bouncelifetime", "how long a bounce is tried", _SEND, HUP, "operating"),
@@ -387,6 +388,12 @@ def _check_long_lines(data: bytes) -> None:
         raise LineError(1, "not send, encode or fail")
 
 
+def _check_queues(data: bytes) -> None:
+    from queue_wire.control.queues import unpack_queues
+
+    unpack_queues(data, "/home")
+
+
 def _check_intake(data: bytes) -> None:
     # Imported here because addresses of networks take time to import, and few programs need them.
     from queue_wire.control.intake_hosts import unpack_intake
@@ -404,6 +411,7 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "intake": _check_intake,
     "priorities": unpack_priorities,
     "priorityrules": unpack_priority_rules,
+    "queues": _check_queues,
     "localroutes": unpack_local_routes,
     "ondemand": unpack_ondemand,
     "locallimits": unpack_local_limits,

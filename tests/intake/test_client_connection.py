@@ -15,6 +15,7 @@ from queue_intake import client_connection as module
 from queue_intake.acceptance import PROMISE_BYTES, Acceptance
 from queue_intake.client_connection import ClientConnection, IntakeClient, Memory
 from queue_intake.commit_group import CommitGroup, ReceivedMessage, accepted_text
+from queue_intake.entrance import Door, Entrance
 from queue_intake.sharing import Holdings, SharingLimits
 from queue_wire.pipes.qmtp import GIVE_UP, NUMBERS, PIECES_END, pack_envelope, pack_facts, pack_head, pack_piece
 from support.intake.intake_daemon import qmtp
@@ -40,6 +41,9 @@ class Site:
         self.home = home
         self.writer = QueueWriter(home, open_layout(home.queue), os.getuid())
         self.acceptance = Acceptance(home, self.writer, lambda text: None)
+        door = Door("", lambda former: self.acceptance)
+        door.acceptance = self.acceptance
+        self.entrance = Entrance([door], lambda text: None, lambda text: None)
         self.holdings = Holdings(SharingLimits())
         self.memory = Memory()
         self.ends: list[tuple[ClientConnection, socket.socket]] = []
@@ -51,7 +55,7 @@ class Site:
         holding = self.holdings.connect(name)
         assert holding is not None
         user = IntakeClient(name, os.getuid(), trusted)
-        found = ClientConnection(ours, user, None, holding, self.holdings, self.acceptance, self.memory, NOW)
+        found = ClientConnection(ours, user, None, holding, self.holdings, self.entrance, self.memory, NOW)
         self.ends.append((found, client))
         return found, client
 

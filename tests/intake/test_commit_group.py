@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter
-from queue_intake.acceptance import Refusal
+from queue_intake.acceptance import Acceptance, Refusal
 from queue_intake.answers import Place
 from queue_intake.commit_group import CommitGroup, PartSync, ReceivedMessage, is_large, prepare_large
 from queue_intake.package_reader import Package
@@ -38,14 +39,19 @@ def writer(tmp_path: Path) -> QueueWriter:
     return QueueWriter(home, open_layout(home.queue), os.getuid())
 
 
+def accept(writer: QueueWriter, tmp_path: Path) -> Acceptance:
+    return Acceptance(Home(str(tmp_path / "home")), writer, lambda text: None)
+
+
 @pytest.fixture
-def receive(writer: QueueWriter) -> Callable[[], ReceivedMessage]:
+def receive(writer: QueueWriter, tmp_path: Path) -> Callable[[], ReceivedMessage]:
     """Return a function that makes a message which was received whole."""
+    acceptance = accept(writer, tmp_path)
 
     def make() -> ReceivedMessage:
         draft = writer.begin()
         draft.write(b"hello\n")
-        return ReceivedMessage(draft, PACKAGE, b"ann", Place(), "uid 1", 6)
+        return ReceivedMessage(draft, PACKAGE, b"ann", Place(), "uid 1", 6, acceptance)
 
     return make
 
@@ -68,7 +74,7 @@ def test_a_sync_in_between_that_fails_refuses_the_message(
     receive: Callable[[], ReceivedMessage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = receive()
-    message.part = PartSync(message.draft)
+    message.part = PartSync(message.draft, message.acceptance)
     with monkeypatch.context() as patch:
         patch.setattr("queue_intake.commit_group.os.fdatasync", no_disk)
         message.part.run()
@@ -79,7 +85,7 @@ def test_a_sync_in_between_that_fails_refuses_the_message(
 
 def test_a_draft_may_be_discarded_before_its_sync_in_between(receive: Callable[[], ReceivedMessage]) -> None:
     message = receive()
-    part = PartSync(message.draft)
+    part = PartSync(message.draft, message.acceptance)
     message.give_up(Refusal(b"Z", "gone"))
     part.run()
     assert part.done and part.refusal is None
@@ -88,7 +94,7 @@ def test_a_draft_may_be_discarded_before_its_sync_in_between(receive: Callable[[
 def test_a_sync_that_is_cancelled_gives_its_descriptor_back_at_once(receive: Callable[[], ReceivedMessage]) -> None:
     message = receive()
     before = len(os.listdir("/proc/self/fd"))
-    part = PartSync(message.draft)
+    part = PartSync(message.draft, message.acceptance)
     part.cancel()
     assert len(os.listdir("/proc/self/fd")) == before
     part.run()
@@ -166,22 +172,22 @@ def test_lack_of_memory_in_a_sync_refuses_the_group(
     assert message.refusal is not None and not Path(message.draft.path).exists()
 
 
-def test_many_recipients_are_packed_before_the_commit(writer: QueueWriter) -> None:
+def test_many_recipients_are_packed_before_the_commit(writer: QueueWriter, tmp_path: Path) -> None:
     recipients = [b"%d@example.org" % number for number in range(20_000)]
     package = Package(b"ann", recipients, [], len(recipients), False, sum(map(len, recipients)))
     draft = writer.begin()
     draft.write(b"hello\n")
-    message = ReceivedMessage(draft, package, b"ann", Place(), "uid 1", 6)
+    message = ReceivedMessage(draft, package, b"ann", Place(), "uid 1", 6, accept(writer, tmp_path))
     assert is_large(message)
     prepare_large(message)
     assert commit(writer, [message]) == "" and draft.queued
     assert Path(draft.todo).read_bytes().count(b"T") == len(recipients)
 
 
-def test_an_envelope_that_cannot_be_is_refused_for_good(writer: QueueWriter) -> None:
+def test_an_envelope_that_cannot_be_is_refused_for_good(writer: QueueWriter, tmp_path: Path) -> None:
     for prepare in (prepare_large, lambda message: commit(writer, [message])):
         draft = writer.begin()
         package = Package(b"ann", [b"b\0b"], [], 1, False, 3)
-        message = ReceivedMessage(draft, package, b"ann", Place(), "uid 1", 0)
+        message = ReceivedMessage(draft, package, b"ann", Place(), "uid 1", 0, accept(writer, tmp_path))
         prepare(message)
         assert message.refusal is not None and message.refusal.letter == b"D"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from queue_intake import main as module
-from queue_intake.main import Intake, raise_limit
+from queue_intake.main import CommitLane, Intake, raise_limit
 from queue_intake.sharing import Turns
 
 INFINITY = resource.RLIM_INFINITY
@@ -48,13 +48,12 @@ def connection(client: str, **more: object) -> Any:
 def intake() -> Intake:
     """Return one without descriptors and threads."""
     found = Intake.__new__(Intake)
-    found._ready, found._large, found._events, found._delayed = Turns(), Turns(), {}, set()
-    found._turns, found._group, found._members = Turns(), None, []
+    found._ready, found._lanes, found._events, found._delayed = Turns(), {}, {}, set()
     found._connections = {}
     found._accept_at = found._check_at = 0.0
     found._closing_by = None
     idle: Any = SimpleNamespace(has_results=False, busy=False, due=None)
-    found._commits = found._syncs = found._troubles = found._strangers = idle
+    found._troubles = found._strangers = idle
     return found
 
 
@@ -92,7 +91,9 @@ def test_a_connection_that_is_blocked_does_not_keep_the_loop_busy_for_its_time_t
     assert list(intake._events) == [blocked]
 
 
-def test_contents_are_synced_one_message_at_a_time_by_turns_of_clients(intake: Intake) -> None:
+def test_contents_are_synced_one_message_at_a_time_by_turns_of_clients() -> None:
+    lane = CommitLane.__new__(CommitLane)
+    lane.large = Turns()
     submitted: list[Any] = []
     disk: Any = SimpleNamespace(busy=False)
 
@@ -101,15 +102,15 @@ def test_contents_are_synced_one_message_at_a_time_by_turns_of_clients(intake: I
         disk.busy = True
 
     disk.submit = submit
-    intake._syncs = disk
+    lane.syncs = disk
     for client, number in [("ann", 1), ("ann", 2), ("ann", 3), ("bob", 4)]:
-        intake._large.add(client, SimpleNamespace(run=lambda number=number: number))  # type: ignore[arg-type]
-    intake._begin_sync()
-    intake._begin_sync()
+        lane.large.add(client, SimpleNamespace(run=lambda number=number: number))  # type: ignore[arg-type]
+    lane.begin_sync()
+    lane.begin_sync()
     assert submitted == [1]
     for _ in range(4):
         disk.busy = False
-        intake._begin_sync()
+        lane.begin_sync()
     assert submitted == [1, 4, 2, 3]
 
 

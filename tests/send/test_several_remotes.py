@@ -278,7 +278,7 @@ def test_a_wrong_number_of_queue_remotes_is_a_usage_error(home: Home, words: lis
         [*program("queue-send"), "--home", home.path, *words], capture_output=True, check=False, timeout=60
     )
     assert done.returncode == 100
-    assert b"usage: queue-send [--home HOME] [--remotes N]" in done.stderr
+    assert b"usage: queue-send [--home HOME] [--queue NAME] [--remotes N]" in done.stderr
 
 
 def test_the_pipes_of_all_queue_remotes_must_be_there(home: Home) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support.tools import need, need_private_mounts, need_tracing
+from support.tools import missing, need, need_private_mounts, need_tracing
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 NAMES = sorted(path.name for path in BENCH.iterdir() if path.is_file() and not path.suffix)
@@ -42,6 +42,11 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         "--records 200 --domains 3 --seconds 1 --dir HERE",
         r"run: [\d.]+ s, delivered [1-9]\d* failed 0 deferred 0",
         [],
+    ),
+    "queues": (
+        "--rounds 1 --seconds 0.5 --iops 5000 --connections 2 --writers 2 --dir HERE",
+        r"queue-inject: ratio [\d.]+ \(goal 1.8\)",
+        ["mkfs.ext4", "losetup"],
     ),
     "remote": ("--messages 20 --runs 1 --dir HERE", r"best \d+ deliveries/s, goal 5000", ["smtp-sink"]),
     "remote-turns": ("--size 100000 --dir HERE", r"goal 20 ms, missed by \d+", []),
@@ -79,7 +84,7 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
     ),
 }
 # They take long. tests/bench/test_counting.py runs `counts` in every run.
-LONG = ("admin", "counts", "fair", "inject", "inject-startup", "million", "ondemand", "remote-turns",
+LONG = ("admin", "counts", "fair", "inject", "inject-startup", "million", "ondemand", "queues", "remote-turns",
         "run")  # fmt: skip
 CPU = ("--messages 20 --tries 1 --cpu 1,2 --dir HERE", r" +2( +\d+){10}", ["smtp-sink"])
 BACKLOG = (
@@ -96,6 +101,7 @@ WRONG = {
     "inject-startup": ["--runs 0", "200"],
     "million": ["--messages many", "--idle nan", "--dir /nowhere"],
     "ondemand": ["--records 0", "--group x", "--dir /nowhere"],
+    "queues": ["--rounds 0", "--iops 0", "--seconds nan", "--dir /nowhere"],
     "remote": ["--messages 0", "--connections 0", "--size 1.5"],
     "remote-turns": ["--size 0", "--dir /nowhere"],
     "repair": ["--messages 0", "--dir /nowhere"],
@@ -151,8 +157,10 @@ def test_every_bench_has_its_entry() -> None:
     [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in LONG)) for name in NAMES if name != "report"],
 )
 def test_a_bench_runs_and_prints_its_figures(name: str, tmp_path: Path) -> None:
-    if name == "run":
+    if name in ("queues", "run"):
         need_private_mounts()
+    if name == "queues" and not Path("/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device").exists():
+        missing("the block controller of cgroup v1")
     if name == "counts":
         need_tracing()
     goes_well(name, SIZES[name], tmp_path)

@@ -5,11 +5,11 @@ import os
 import click
 
 from queue_admin.home.adoption import adopt, undo
+from queue_admin.home.chosen import home_of
 from queue_admin.progress import Progress
 from queue_admin.system_accounts import ensure_accounts, find_qmail_accounts, myself
 from queue_base.accounts import queue_owner
 from queue_base.errors import Permanent, Usage
-from queue_base.home import find_home
 from queue_base.shell_completion import complete_directory
 
 
@@ -35,7 +35,7 @@ def command(context: click.Context, home: str | None, back: bool, as_me: bool, t
       queuectl adopt /var/qmail --undo
       queuectl adopt /srv/queue --undo --todo flat
     """
-    where = find_home(context.obj if home is None else home)
+    where = home_of(context, home)
     if not back and (todo or force):
         raise Usage("--todo and --force go with --undo")
     if back:

@@ -7,9 +7,10 @@ import click
 from queue_admin.checks.finding_text import show_finding
 from queue_admin.checks.inspection import inspect
 from queue_admin.checks.structure import find_layout, owner_of_ours, unable
+from queue_admin.home.chosen import each_queue, home_of
 from queue_admin.progress import Progress
 from queue_admin.system_accounts import be_owner
-from queue_base.home import find_home
+from queue_base.home import Home
 from queue_base.shell_completion import complete_directory
 
 NOTHING, FOUND = 0, 1
@@ -37,21 +38,29 @@ def command(context: click.Context, home: str | None, network: bool, form: str) 
       queuectl check /backup/queue
       queuectl check --format json
     """
-    where = find_home(context.obj if home is None else home)
+    where = home_of(context, home)
+    if where.several:
+        be_owner(where)
+    each_queue(where, lambda one: _check(one, network, form), heading=form == "text", both=True)
+
+
+def _check(where: Home, network: bool, form: str) -> None:
+    """Print what is wrong in one queue. Raises Exit with the code."""
     owner = owner_of_ours(where)
     be_owner(where)
     code = NOTHING
     try:
         layout = find_layout(where.queue)
         with Progress(None, "messages", "looked at") as progress:
-            for finding in inspect(layout, (owner.uid, owner.gid), time.time(), step=progress.step):
+            for finding in inspect(layout, (owner.uid, owner.gid), time.time(), step=progress.step, home=where):
                 if finding.code == "file-system" and network:
                     continue
                 code = FOUND
                 progress.clear()
-                print(show_finding(layout, finding, form))
+                print(show_finding(layout, finding, form, where.name))
     except BrokenPipeError:
         raise  # Whoever reads the findings has seen enough.
     except OSError as error:
         raise unable(error, where.queue) from error
-    context.exit(code)
+    if code:
+        raise click.exceptions.Exit(code)

@@ -5,12 +5,13 @@ import sys
 
 import click
 
+from queue_admin.home.chosen import home_of
 from queue_admin.printable import visible
 from queue_admin.settings.control_change import change_control
 from queue_admin.settings.control_faults import find_control_faults
 from queue_admin.settings.control_values import Setting, ask_running, plain, read_settings
 from queue_base.errors import Usage, complain
-from queue_base.home import Home, find_home
+from queue_base.home import Home
 from queue_wire.control.registry import BY_NAME, START, nearest_name
 
 FAULTS_FOUND = 1
@@ -46,7 +47,7 @@ def command(context: click.Context, only_changed: bool, form: str) -> None:
       queuectl config set --unset concurrencyremote
     """
     if context.invoked_subcommand is None:
-        show_settings(find_home(context.obj), (), only_changed, form)
+        show_settings(home_of(context), (), only_changed, form)
 
 
 @command.command("show")
@@ -62,7 +63,7 @@ def show_command(context: click.Context, names: tuple[str, ...], form: str) -> N
     """
     for name in names:
         check_name(name)
-    show_settings(find_home(context.obj), names, False, form)
+    show_settings(home_of(context), names, False, form)
 
 
 @command.command("check")
@@ -78,7 +79,7 @@ def check_command(context: click.Context, form: str) -> None:
       queuectl config check
     """
     found = 0
-    for fault in find_control_faults(find_home(context.obj)):
+    for fault in find_control_faults(home_of(context)):
         found += 1
         if form == "json":
             print(json.dumps({"file": fault.name, "line": fault.line, "fault": fault.why}))
@@ -113,7 +114,7 @@ def set_command(context: click.Context, name: str, values: tuple[str, ...], unse
         data = sys.stdin.buffer.read()
     elif not unset:
         data = "".join(f"{value}\n" for value in values).encode("utf-8", "surrogateescape")
-    when = change_control(find_home(context.obj), name, data)
+    when = change_control(home_of(context), name, data)
     print(f"control/{name} {'removed' if unset else 'changed'}: {when}")
 
 

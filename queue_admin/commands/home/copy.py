@@ -6,6 +6,7 @@ import click
 
 from queue_admin.checks.home_copy import copy_home
 from queue_admin.checks.structure import owner_of_ours
+from queue_admin.home.chosen import home_of
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
 from queue_base.errors import Permanent, Temporary, Usage, complain, reason
@@ -36,7 +37,9 @@ def command(context: click.Context, target: str) -> None:
       queuectl copy /backup/queue-2026-11-22
       queuectl --home /srv/queue copy /mnt/new/queue
     """
-    home, other = find_home(context.obj), find_home(target)
+    home, other = home_of(context), find_home(target)
+    if home.several:
+        raise Usage("unable to copy a home with several queues: copy control/, alias/, users/ and each queue's disk")
     if f"{os.path.realpath(other.path)}/".startswith(f"{os.path.realpath(home.path)}/"):
         raise Usage(f"unable to copy {home.path} into itself")
     owner = owner_of_ours(home)

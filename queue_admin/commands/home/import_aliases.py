@@ -15,13 +15,14 @@ from queue_admin.aliases.alias_directory import (
 )
 from queue_admin.aliases.alias_file import Fault, parse_aliases
 from queue_admin.aliases.qmail_plan import AliasChanges, compare, plan_files
+from queue_admin.home.chosen import home_of
 from queue_admin.home.tree import unable_to
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
 from queue_base.control import read_rules
 from queue_base.durable import read_file
 from queue_base.errors import complain
-from queue_base.home import Home, find_home
+from queue_base.home import Home
 from queue_base.shell_completion import complete_file
 from queue_wire.control.rewrite import LOCAL, rewrite
 
@@ -49,7 +50,7 @@ def command(context: click.Context, file: str, dry_run: bool) -> None:
       queuectl import-aliases --dry-run /etc/aliases
       queuectl import-aliases /etc/aliases
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     source = os.path.abspath(file)
     name = os.fsencode(source)
     with unable_to("read", source):

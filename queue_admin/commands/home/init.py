@@ -7,10 +7,11 @@ import socket
 import click
 
 from queue_admin.checks.file_system import CONTROL, check_file_system, find_unfit
+from queue_admin.home.chosen import home_of
 from queue_admin.home.create import check_options, create_home
 from queue_admin.home.daemon_accounts import check_code, choose_accounts
 from queue_admin.home.hostname import check_domain, check_host_name
-from queue_admin.home.service import DAEMONTOOLS, KINDS, Service, write_service
+from queue_admin.home.service import DAEMONTOOLS, INTAKE, KINDS, SYSTEMD, Service, write_service
 from queue_admin.home.tree import unable_to
 from queue_admin.system_accounts import (
     account_uid,
@@ -24,7 +25,7 @@ from queue_admin.system_accounts import (
 from queue_base.accounts import QUEUE_ACCOUNT, Owner, make_greylist_directory
 from queue_base.daemon.processes import program_path
 from queue_base.errors import Permanent
-from queue_base.home import Home, find_home
+from queue_base.home import Home
 from queue_base.shell_completion import complete_directory
 
 # The group whose members may read logs, on Debian and others.
@@ -81,6 +82,9 @@ def command(
 
     A network file system is refused, since locks and inode numbers may fail on it.
 
+    Where control/queues names several queues, all are made, or the one that --queue names. Each has a service, DIR-NAME
+    or units with its name, and so has the queue-intake in front, DIR-intake; the names of their logs are as these.
+
     With --log, several homes can have services on one machine. Others than the logger's account and group `adm` (where
     there is none, its own) cannot read the log.
 
@@ -92,14 +96,15 @@ def command(
       queuectl init /var/queue --smtpd-service /etc/queue-smtpd --kind runit
       queuectl init ~/queue --as-me --me test.example.org
     """
-    where = find_home(context.obj if home is None else home)
+    where = home_of(context, home)
     name = check_host_name(me) if me else _default_name(where)
     domains = tuple(check_domain(domain) for domain in local)
     # Before accounts are made: the options may conflict with what exists.
     check_options(where, name, domains, split)
-    accepted = find_unfit(where) if network else ""
+    accepted = next(filter(None, map(find_unfit, where.each())), "") if network else ""
     if not network or os.path.lexists(f"{where.control}/{CONTROL}"):
-        check_file_system(where)
+        for one in where.each():
+            check_file_system(one)
     owner, accounts = choose_owner(where, as_me)
     alias, account = ensure_alias_account(where, owner)
     report(accounts + account, "made")
@@ -112,10 +117,15 @@ def command(
         with unable_to("make", where.greylist):
             if make_greylist_directory(where, smtpd_owner(owner)):
                 report([where.greylist], "made")
-    for directory, log_directory, smtpd in ((service, log, False), (smtpd_service, smtpd_log, True)):
-        if directory:
-            wanted = _service(where, owner, log_directory, smtpd)
-            report(write_service(wanted, os.path.abspath(directory), kind, myself(), force), "wrote")
+    # With several queues each has a service, and so has the queue-intake in front.
+    parts = [*([INTAKE] if where.several else []), *(one.name for one in where.each())]
+    wanted = [(service, _service(where, owner, log, False, part)) for part in parts if service]
+    wanted += [(smtpd_service, _service(where, owner, smtpd_log, True))] if smtpd_service else []
+    for directory, each in wanted:
+        path = os.path.abspath(directory)
+        if each.part and kind != SYSTEMD:
+            path += f"-{each.part}"
+        report(write_service(each, path, kind, myself(), force), "wrote")
     accounts_used = choose_accounts(where)
     if accounts_used.queue is not None:
         check_code(accounts_used)
@@ -134,14 +144,16 @@ def _default_name(home: Home) -> str | None:
     return check_host_name(socket.getfqdn())
 
 
-def _service(home: Home, owner: Owner, log: str | None, smtpd: bool) -> Service:
+def _service(home: Home, owner: Owner, log: str | None, smtpd: bool, part: str = "") -> Service:
     """Return the service of queue-start, or of queue-smtpd, that logs to a directory (None: the default).
 
-    Raises Permanent.
+    `part` is one of several queues, or INTAKE. Raises Permanent.
     """
     logger, log_owner = _log_account(home, owner)
     directory = os.path.abspath(log) if log else _log_directory(home, logger) + ("-smtpd" if smtpd else "")
-    return Service(home, _program("queue-smtpd" if smtpd else "queue-start"), directory, logger, log_owner, smtpd)
+    directory += f"-{part}" if part else ""
+    start = _program("queue-smtpd" if smtpd else "queue-start")
+    return Service(home, start, directory, logger, log_owner, smtpd, part)
 
 
 def _program(name: str) -> str:
@@ -165,4 +177,4 @@ def _log_account(home: Home, owner: Owner) -> tuple[str | None, Owner]:
         return None, me
     if owner.uid == account_uid(QUEUE_ACCOUNT):
         return QUEUE_ACCOUNT, Owner(owner.uid, group_gid(LOG_GROUP) or owner.gid)
-    raise Permanent(f"unable to write a service: {home.queue} belongs to uid {owner.uid}; let that user make it")
+    raise Permanent(f"unable to write a service: {home.owned} belongs to uid {owner.uid}; let that user make it")

@@ -5,11 +5,12 @@ import sys
 
 import click
 
+from queue_admin.home.chosen import home_of
 from queue_admin.printable import visible
 from queue_admin.settings.control_change import edit_control
 from queue_base.control import read_parsed, unable_to_parse
 from queue_base.errors import Failure, Usage, complain
-from queue_base.home import Home, find_home
+from queue_base.home import Home
 from queue_smtp.auth_server import PASSWORD_MAX, make_verifier
 from queue_wire.control.smtpdusers import UserPasswords, check_user, pack_users, unpack_users
 from queue_wire.format_error import FormatError
@@ -38,7 +39,7 @@ def command(context: click.Context, user: str | None, delete: bool, listed: bool
       pwgen 20 1 | tee joe.txt | queuectl passwd joe@example.org
       queuectl passwd --delete joe@example.org
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     if listed:
         if user is not None or delete:
             raise Usage("--list stands alone")

@@ -11,10 +11,11 @@ from queue_admin.checks.inspection import inspect
 from queue_admin.checks.moving import raise_descriptor_limit
 from queue_admin.checks.queue_repair import repair
 from queue_admin.checks.structure import find_layout, owner_of_ours, unable
+from queue_admin.home.chosen import each_queue, home_of
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
 from queue_admin.system_accounts import be_owner
-from queue_base.home import Home, find_home
+from queue_base.home import Home
 from queue_base.shell_completion import complete_directory
 
 
@@ -37,6 +38,8 @@ def command(
     could be delivered is never removed: a message that cannot be read is parked, and what belongs to no message is
     moved to queue/corrupt/unplaced/, with the reason, for a person. It may be killed at any point: run it again.
 
+    Of several queues it mends the one that --queue names; --dry-run looks at all.
+
     With --format json each line is an object: repaired, what was done; with --dry-run the object of queuectl check.
 
     \b
@@ -46,10 +49,12 @@ def command(
       queuectl repair --split 97
       queuectl repair /backup/queue --take-over
     """
-    where = find_home(context.obj if home is None else home)
+    where = home_of(context, home)
     if dry_run:
-        _say(where, split, form)
+        each_queue(where, lambda one: _say(one, split, form), heading=form == "text")
         return
+    # Of several queues, --queue names the one: it must be stopped for that.
+    _ = where.queue
     raise_descriptor_limit()
     with Progress(None, "files", "looked at") as progress:
         done = repair(where, split, take_over, progress.step)
@@ -68,10 +73,10 @@ def _say(home: Home, split: int | None, form: str) -> None:
     try:
         layout = find_layout(home.queue)
         with Progress(None, "messages", "looked at") as progress:
-            for finding in inspect(layout, (owner.uid, owner.gid), time.time(), step=progress.step):
+            for finding in inspect(layout, (owner.uid, owner.gid), time.time(), step=progress.step, home=home):
                 found += 1
                 progress.clear()
-                print(show_finding(layout, finding, form))
+                print(show_finding(layout, finding, form, home.name))
     except BrokenPipeError:
         raise  # Whoever reads the findings has seen enough.
     except OSError as error:

@@ -5,13 +5,14 @@ import os
 
 import click
 
+from queue_admin.home.chosen import home_of
 from queue_admin.printable import visible
 from queue_admin.users.local_servers import read_local_servers
 from queue_admin.users.mailbox_description import MailboxDescription, describe_mailbox
 from queue_admin.users.users_cdb import build_users
 from queue_base.control import read_rules
 from queue_base.errors import PERMANENT, complain
-from queue_base.home import Home, find_home
+from queue_base.home import Home
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite
 
 
@@ -34,7 +35,7 @@ def build(context: click.Context) -> None:
     Deliveries that start from now on use it. If a line of users/assign is wrong, the error names it, and the existing
     users/cdb stays.
     """
-    built = build_users(find_home(context.obj))
+    built = build_users(home_of(context))
     print(f"made {built.path}: {built.assignments} assignments")
     for key in built.to_root:
         complain("queuectl", f"warning: {visible(key)} has uid 0; nothing is delivered as root, its mail is deferred")
@@ -59,7 +60,7 @@ def find(context: click.Context, addresses: tuple[str, ...], form: str) -> None:
       queuectl users find joe
       queuectl users find joe-list@example.org info@virtual.example
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     rules = read_rules(home)
     context.exit(max([_find(home, rules, os.fsencode(address), form) for address in addresses]))
 

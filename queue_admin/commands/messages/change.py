@@ -4,6 +4,7 @@ All six choose messages in the same way, and send them in batches as one kind of
 counted first, and a question comes before many are changed; otherwise they are changed as they are found.
 """
 
+import re
 import sys
 import time
 from array import array
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from queue_admin.home.chosen import each_queue, home_of, share_names
 from queue_admin.messages.admin_client import AdminClient, connect_or_lock, runs
 from queue_admin.messages.choosing import Chosen, check_long_id, choose, read_names
 from queue_admin.messages.offline import OfflineQueue
@@ -26,7 +28,7 @@ from queue_admin.progress import Progress
 from queue_admin.question import ASKED_FROM, ask
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import Temporary, Usage
-from queue_base.home import Home, find_home
+from queue_base.home import Home
 from queue_base.queue.hold_marks import clean_reason
 from queue_base.queue.layout import Layout, open_layout
 from queue_wire.address import split_address
@@ -43,9 +45,11 @@ from queue_wire.admin.socket import (
     TROUBLE,
     Request,
 )
-from queue_wire.ids import pack_long_id, unpack_long_id
+from queue_wire.ids import pack_long_id, pack_queue_id, unpack_long_id
 
 T = TypeVar("T")
+# The id that a note begins with, and the new one of a message that was requeued.
+_LONG_ID = re.compile(r"(?:^|(?<= is ))[1-9][0-9]*-[0-9a-z]+(?=:| now)")
 
 _HELP = """{first}
 
@@ -150,16 +154,17 @@ class Gathered(NamedTuple):
 
 
 def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[str, Any]) -> None:
-    home = find_home(context.obj)
+    home = home_of(context)
     prepends = read_prepends(home)
     be_owner(home)
-    layout = open_layout(home.queue)
     selectors = make_selectors(options, prepends)
     reason = clean_reason((options.get("reason") or "by the administrator").encode("utf-8", "surrogateescape"))
     if options.get("list_standing"):
         if not options["standing"] or ids or selectors.any or options["all_messages"]:
             raise Usage("--list is given with --standing, and nothing else")
-        _exit_unless(list_standing(home, options["form"]))
+        each_queue(
+            home, lambda one: _exit_unless(list_standing(one, options["form"])), heading=options["form"] == "text"
+        )
         return
     if (bool(ids or selectors.any) + options["all_messages"]) != 1:
         raise Usage("give long ids, or selectors, or --all")
@@ -167,9 +172,29 @@ def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[
         if ids or options["all_messages"]:
             raise Usage("a standing hold has selectors, and neither ids nor --all")
         if verb == "release":
-            if not remove_standing(home, selectors):
-                raise click.exceptions.Exit(1)
+            each_queue(home, lambda one: _exit_unless(remove_standing(one, selectors)))
             return
+    if not home.several:
+        _run_in(home, verb, ids, options, selectors, reason)
+        return
+    shares = share_names(home, read_names(tuple(dict.fromkeys(ids)))) if ids else None
+
+    def change(one: Home) -> None:
+        """Change the messages of one queue."""
+        share = ids if shares is None else tuple(shares.get(one.name, ()))
+        if shares is not None and not share:
+            raise click.exceptions.Exit(1)
+        _run_in(one, verb, share, options, selectors, reason)
+
+    each_queue(home, change, heading=False)
+
+
+def _run_in(
+    home: Home, verb: str, ids: tuple[str, ...], options: dict[str, Any], selectors: Selectors, reason: bytes
+) -> None:
+    """Change the messages of one queue. Raises Exit if there are none."""
+    layout = open_layout(home.queue)
+    if options.get("standing"):
         add_standing(home, selectors, reason)
     for name in ids:
         if name != "-":
@@ -178,25 +203,25 @@ def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[
     now = time.time()
     if options["dry_run"]:
         chosen = choose(layout, selectors, names, now, None, False, verb == "release")
-        found = _list(verb, chosen, options["nul"], _is_on_whole(verb, runs(home)))
+        found = _list(home, verb, chosen, options["nul"], _is_on_whole(verb, runs(home)))
         _exit_unless(found or options["all_messages"])
         return
     terminal = sys.stderr.isatty()
     if not terminal:
         chosen = choose(layout, selectors, names, now, None, verb == "flush", verb == "release")
         with closing(connect_or_lock(home, layout)) as queue:
-            found = _Change(verb, selectors, reason, bool(ids)).carry_out(queue, chosen, None)
+            found = _Change(home, verb, selectors, reason, bool(ids)).carry_out(queue, chosen, None)
     else:
         gathered = _gather(layout, selectors, names, now, verb)
         if not options["yes"]:
-            _ask(verb, gathered, _is_on_whole(verb, runs(home)), "-" in ids)
+            _ask(home, verb, gathered, _is_on_whole(verb, runs(home)), "-" in ids)
         with (
             closing(connect_or_lock(home, layout)) as queue,
             Progress(gathered.messages, "messages", VERBS[verb].done) as progress,
         ):
             if verb == "flush":
                 _probe(queue, sorted(gathered.domains))
-            found = _Change(verb, selectors, reason, bool(ids)).carry_out(queue, gathered.chosen(), progress)
+            found = _Change(home, verb, selectors, reason, bool(ids)).carry_out(queue, gathered.chosen(), progress)
     if verb == "flush" and not ids:
         found = _flush_stored(home, selectors, options["all_messages"]) or found
     # A standing hold is done, whether or not there is a message for it; and all of none are all.
@@ -226,15 +251,16 @@ def _is_on_whole(verb: str, running: bool) -> bool:
     return VERBS[verb].on_whole if running else VERBS[verb].on_whole_offline
 
 
-def _list(verb: str, chosen: Iterator[Chosen], nul: bool, on_whole: bool) -> bool:
+def _list(home: Home, verb: str, chosen: Iterator[Chosen], nul: bool, on_whole: bool) -> bool:
     """Print the long ids of what would be changed, and on stderr how many there are; return whether any are."""
     count = others = 0
     for each in chosen:
-        print(each.name, end="\0" if nul else "\n")
+        print(pack_queue_id(home.name, each.name), end="\0" if nul else "\n")
         count += 1
         others += each.others
     sys.stdout.flush()
-    print(f"would have {VERBS[verb].done} {_messages(count)}{_with_others(others if on_whole else 0)}", file=sys.stderr)
+    would = f"{_in_queue(home)}would have {VERBS[verb].done}"
+    print(f"{would} {_messages(count)}{_with_others(others if on_whole else 0)}", file=sys.stderr)
     return count > 0
 
 
@@ -249,19 +275,20 @@ def _gather(layout: Layout, selectors: Selectors, names: Iterator[str] | None, n
     return Gathered(keys, domains)
 
 
-def _ask(verb: str, gathered: Gathered, on_whole: bool, ids_on_stdin: bool) -> None:
+def _ask(home: Home, verb: str, gathered: Gathered, on_whole: bool, ids_on_stdin: bool) -> None:
     """Ask before very many messages, or recipients that were not chosen, are hit. Raises Permanent if not."""
     hit = gathered.others if on_whole else 0
     if gathered.messages <= ASKED_FROM and not hit:
         return
-    question = f"{verb.capitalize()} {_messages(gathered.messages)}{_with_others(hit)}?"
+    question = f"{_in_queue(home)}{verb.capitalize()} {_messages(gathered.messages)}{_with_others(hit)}?"
     ask(question, f"nothing is {VERBS[verb].done}", ids_on_stdin)
 
 
 class _Change:
     """Sends the messages as orders, and prints what came of them. `by_id`: a person has named the messages."""
 
-    def __init__(self, verb: str, selectors: Selectors, reason: bytes, by_id: bool) -> None:
+    def __init__(self, home: Home, verb: str, selectors: Selectors, reason: bytes, by_id: bool) -> None:
+        self._home = home
         self._verb = verb
         self._by_id = by_id
         self._selectors = selectors
@@ -293,7 +320,7 @@ class _Change:
         if others and _is_on_whole(verb, isinstance(queue, AdminClient)):
             print(f"{_recipients(others)} of these messages that were not named: {VERBS[verb].done}, too",
                   file=sys.stderr)  # fmt: skip
-        print(f"{VERBS[verb].done} {_messages(self._touched)}")
+        print(f"{_in_queue(self._home)}{VERBS[verb].done} {_messages(self._touched)}")
         if self._trouble:
             raise Temporary("unable to change some of the messages: see above; try again")
         return self._asked > self._gone
@@ -319,12 +346,23 @@ class _Change:
                 if not self._by_id:
                     continue  # It was delivered, or deleted, since it was found.
             self._trouble = self._trouble or note.letter == TROUBLE
-            print(visible(note.text), file=sys.stdout if note.letter == NEWS else sys.stderr)
+            text = _with_queue_ids(self._home, visible(note.text))
+            print(text, file=sys.stdout if note.letter == NEWS else sys.stderr)
 
 
 def _probe(queue: AdminClient | OfflineQueue, domains: list[bytes]) -> None:
     for some in _batches(domains):
         queue.ask(Request(PROBE, b"", some))
+
+
+def _in_queue(home: Home) -> str:
+    """Return what a line about one of several queues begins with."""
+    return f"queue {home.name}: " if home.name else ""
+
+
+def _with_queue_ids(home: Home, text: str) -> str:
+    """Return a note with the name of the queue before the long ids in it, if there are several queues."""
+    return _LONG_ID.sub(rf"{home.name}/\g<0>", text) if home.name else text
 
 
 def _messages(count: int) -> str:

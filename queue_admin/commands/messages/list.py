@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from queue_admin.home.chosen import each_queue, home_of, share_names
 from queue_admin.messages.choosing import check_long_id, find, read_names, select
 from queue_admin.messages.detail import Detail, read_detail, read_done_marks
 from queue_admin.messages.last_results import DeadNexthops, recipient_states
@@ -20,9 +21,10 @@ from queue_admin.messages.survey import Snapshot, Stray, look, survey
 from queue_admin.printable import span, visible, word
 from queue_admin.progress import Progress, stdout_is_file
 from queue_admin.system_accounts import be_owner
-from queue_base.home import find_home
+from queue_base.home import Home
 from queue_base.queue.layout import Layout, open_layout
 from queue_base.queue.marks_file import LeftMarks
+from queue_wire.ids import pack_queue_id
 from queue_wire.logline import moment
 
 SORTS = ("age", "size", "sender", "recipients", "next")
@@ -44,7 +46,8 @@ def command(context: click.Context, /, ids: tuple[str, ...], **options: Any) -> 
     It needs no lock and changes nothing. IDS are long ids, `-` reads them from standard input. Options choose messages
     that match all of them. Exit 1 if ids or options were given, and no message matches. Messages that are deleted, and
     wait for their removal, are shown only with --state deleted. Messages are listed as they are found, a bucket after
-    another; --sort reads them all first, and writes the keys of more than 50,000 to temporary files.
+    another; --sort reads them all first, and writes the keys of more than 50,000 to temporary files. Several queues are
+    listed one after the other, each as --sort and --limit say.
 
     \b
     Columns: id, state, age, bytes, <sender>, then recipients done/left for each
@@ -61,9 +64,24 @@ def command(context: click.Context, /, ids: tuple[str, ...], **options: Any) -> 
       queuectl list --sender-domain example.com --sort size --limit 10
       queuectl list -0 --subject 'cheap pills' | queuectl delete -
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     prepends = {} if options["recipient"] is None else read_prepends(home)
     be_owner(home)
+    if not home.several:
+        _list(home, ids, options, prepends)
+        return
+    shares = share_names(home, read_names(tuple(dict.fromkeys(ids)))) if ids else {}
+    each_queue(
+        home, lambda one: _list(one, tuple(shares.get(one.name, ())), options, prepends, bool(ids)), heading=False
+    )
+
+
+def _list(
+    home: Home, ids: tuple[str, ...], options: dict[str, Any], prepends: dict[bytes, bytes], by_id: bool = False
+) -> None:
+    """List one queue; with `by_id` only messages of `ids`. Raises Exit, with 1, if there is no such message."""
+    if by_id and not ids:
+        raise click.exceptions.Exit(1)
     layout = open_layout(home.queue)
     now = time.time()
     marks = read_done_marks(layout)
@@ -73,8 +91,10 @@ def command(context: click.Context, /, ids: tuple[str, ...], **options: Any) -> 
         for found in islice(_found(layout, ids, options, make_selectors(options, prepends), now), options["limit"]):
             if isinstance(found, Stray):
                 line = stray_line(found, form)
+            elif nul:
+                line = pack_queue_id(home.name, found.long_id)
             else:
-                line = found.long_id if nul else message_line(layout, found, marks, form, now, dead)
+                line = message_line(layout, found, marks, form, now, dead, home.name)
             if line:
                 count += 1
                 print(line, end="\0" if nul else "\n")
@@ -162,16 +182,18 @@ def message_line(
     form: str,
     now: float,
     dead: DeadNexthops | None = None,
+    queue: str = "",
 ) -> str:
-    """Return the line for a message, empty if it is gone by now."""
+    """Return the line for a message, empty if it is gone by now. `queue` is the name of one of several."""
     read = read_detail(layout, snapshot, marks)
     if read is None:
         return ""
     snapshot, detail = read
     facts = message_facts(layout, snapshot, detail, now, dead)
+    facts["id"] = pack_queue_id(queue, snapshot.long_id)
     if form == "json":
         facts["recipients"] = [recipient_facts(each) for each in recipient_states(layout, snapshot, detail)]
-        return json.dumps(facts)
+        return json.dumps({"queue": queue, **facts} if queue else facts)
     return _text(snapshot, detail, facts, now)
 
 
@@ -179,7 +201,7 @@ def _text(snapshot: Snapshot, detail: Detail, facts: dict[str, object], now: flo
     age = "-" if snapshot.birth is None else span(now - snapshot.birth / 1e6)
     size = "-" if snapshot.size is None else str(snapshot.size)
     sender = "-" if detail.sender is None else f"<{word(detail.sender)}>"
-    parts = [snapshot.long_id, snapshot.state, age, size, sender]
+    parts = [str(facts["id"]), snapshot.state, age, size, sender]
     if detail.unsorted:
         left = len(detail.unsorted_left)
         parts.append(f"all {len(detail.unsorted) - left}/{left}")

@@ -9,17 +9,18 @@ from collections.abc import Iterator
 
 import click
 
+from queue_admin.home.chosen import find_queue, home_of
 from queue_admin.logs.find_log import find_log
 from queue_admin.logs.log_files import LogDirectory, LogSource, SystemdJournal
 from queue_admin.logs.message_log import MadeMessage, MessageLog
 from queue_admin.messages.survey import look
 from queue_admin.printable import precise, visible
 from queue_base.errors import TEMPORARY, Failure, Permanent, Usage
-from queue_base.home import Home, find_home
+from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.shell_completion import complete_file
 from queue_wire.format_error import FormatError
-from queue_wire.ids import pack_long_id, unpack_long_id
+from queue_wire.ids import pack_long_id, pack_queue_id, unpack_long_id
 
 KINDS = {"bounce": "bounced as", "delay": "delay notice sent as"}
 NOTHING = 1  # The exit code if no line is found.
@@ -60,11 +61,15 @@ def command(
       queuectl log --follow 457-h5x3k2j1z9
       queuectl log --follow
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     if logs is not None and journal is not None:
         raise Usage("give --logs or --journal, not both")
     if name is None and not following:
         raise Usage("give the ID of a message, or --follow")
+    if name is not None:
+        home, name = find_queue(home, name)
+    elif logs is None and journal is None and not home.is_chosen:
+        raise Usage(f"each queue has a log of its own: --queue names one of {', '.join(home.queues)}")
     identity = None if name is None else _read_id(home, name)
     source = _source(home, logs, journal)
     if identity is None:
@@ -179,8 +184,8 @@ def _made_id(home: Home, made: MadeMessage) -> str:
     except Failure:
         snapshot = None
     if snapshot is not None and snapshot.birth is not None and logged - 60_000_000 <= snapshot.birth <= logged:
-        return snapshot.long_id
-    return pack_long_id(made.message, logged)
+        return pack_queue_id(home.name, snapshot.long_id)
+    return pack_queue_id(home.name, pack_long_id(made.message, logged))
 
 
 def _begins_late(source: LogSource, birth: int) -> str:

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import click
 
+from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.messages.maildrop_files import dropped_files, hold_dropped, release_dropped, remove_dropped
 from queue_admin.printable import span
 from queue_admin.progress import Progress
 from queue_admin.question import ASKED_FROM, ask
 from queue_admin.system_accounts import be_owner
-from queue_base.home import Home, find_home
+from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.logline import moment
 
@@ -76,6 +77,12 @@ def list_files(context: click.Context, uid: int | None, form: str) -> None:
       queuectl maildrop list --uid 1007
     """
     home = _home(context)
+    each_queue(home, lambda one: _list(one, uid, form), heading=form == "text")
+
+
+def _list(home: Home, uid: int | None, form: str) -> None:
+    """List the files of one queue. Raises Exit if there are none of the user."""
+    open_layout(home.queue)
     if uid is None:
         counts = Counter[tuple[int, bool]]()
         with Progress(None, "files", "looked at") as progress:
@@ -84,7 +91,8 @@ def list_files(context: click.Context, uid: int | None, form: str) -> None:
                 progress.step()
         for (owner, held), count in sorted(counts.items()):
             row = {"uid": owner, "held": held, "files": count}
-            print(json.dumps(row) if form == "json" else f"uid {owner}: {count}{' held' if held else ''}")
+            text = f"uid {owner}: {count}{' held' if held else ''}"
+            print(json.dumps(with_queue(home, row)) if form == "json" else text)
         return
     now = time.time()
     with Progress(None, "files", "listed", prints=True) as progress:
@@ -92,7 +100,7 @@ def list_files(context: click.Context, uid: int | None, form: str) -> None:
             progress.step()
             if form == "json":
                 facts = {"file": file.name, "uid": file.uid, "bytes": file.size, "since": moment(file.since)}
-                print(json.dumps(facts | {"held": file.held}))
+                print(json.dumps(with_queue(home, facts | {"held": file.held})))
             else:
                 print(f"{file.name} uid {file.uid} {span(now - file.since)} {file.size}{' held' if file.held else ''}")
     if not progress.done:
@@ -144,14 +152,18 @@ def release(context: click.Context, /, **options: Any) -> None:
 
 
 def _home(context: click.Context) -> Home:
-    home = find_home(context.obj)
+    home = home_of(context)
     be_owner(home)
-    open_layout(home.queue)
     return home
 
 
 def _act(home: Home, verb: str, uid: int, dry_run: bool, yes: bool) -> None:
-    """Do one of the acts, or print what it would change. Raises Permanent if the answer to the question is no."""
+    """Do one of the acts in all queues, or print what it would change. Raises Permanent if the answer is no."""
+    each_queue(home, lambda one: _act_in(one, verb, uid, dry_run, yes))
+
+
+def _act_in(home: Home, verb: str, uid: int, dry_run: bool, yes: bool) -> None:
+    open_layout(home.queue)
     done, places, change = ACTS[verb]
     if dry_run:
         count = 0

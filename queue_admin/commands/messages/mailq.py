@@ -9,15 +9,18 @@ from collections.abc import Iterator
 
 import click
 
+from queue_admin.home.chosen import home_of
 from queue_admin.messages.detail import Detail, mark_reason, read_detail, read_done_marks
 from queue_admin.messages.last_results import DeadNexthops, RecipientState, reason_line, recipient_states
 from queue_admin.messages.survey import Snapshot, Stray, survey
 from queue_admin.printable import visible, word
 from queue_admin.progress import Progress
 from queue_admin.system_accounts import be_owner
-from queue_base.home import find_home
+from queue_base.errors import Failure, complain
+from queue_base.home import Home
 from queue_base.queue.hold_marks import DELETED
 from queue_base.queue.layout import Layout, open_layout
+from queue_wire.ids import pack_queue_id
 
 HEADINGS = "----Queue ID----- --Size-- ---Arrival Time---- --Sender/Recipient------"
 EMPTY = "Mail queue is empty"
@@ -43,8 +46,28 @@ def command(context: click.Context) -> None:
       queuectl mailq
       queuectl mailq | tail -n 1
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     be_owner(home)
+    count = size = 0
+    code = 0
+    for one in home.each():
+        try:
+            more, bytes_more = _list(one, count)
+        except Failure as failure:
+            if not home.several:
+                raise
+            complain("queuectl", f"queue {one.name}: {failure}")
+            code = failure.exit_code
+            continue
+        count += more
+        size += bytes_more
+    print(f"\n-- {size // 1024} Kbytes in {count} Request{'' if count == 1 else 's'}." if count else EMPTY)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _list(home: Home, before: int) -> tuple[int, int]:
+    """Print the messages of a queue, behind so many others; return how many there are, and their bytes."""
     layout = open_layout(home.queue)
     now = time.time()
     marks = read_done_marks(layout)
@@ -60,18 +83,20 @@ def command(context: click.Context) -> None:
             found, detail = read
             if found.held and mark_reason(layout, "hold", found.message) == DELETED:
                 continue  # It is gone as soon as nothing of it is in flight.
-            print(HEADINGS if not count else "")
-            for line in message_lines(layout, found, detail, dead):
+            print("" if count or before else HEADINGS)
+            for line in message_lines(layout, found, detail, dead, home.name):
                 print(line)
             if not count:
                 sys.stdout.flush()
             count += 1
             size += found.size or 0
-    print(f"\n-- {size // 1024} Kbytes in {count} Request{'' if count == 1 else 's'}." if count else EMPTY)
+    return count, size
 
 
-def message_lines(layout: Layout, snapshot: Snapshot, detail: Detail, dead: DeadNexthops) -> Iterator[str]:
-    """Yield the lines of one message."""
+def message_lines(
+    layout: Layout, snapshot: Snapshot, detail: Detail, dead: DeadNexthops, queue: str
+) -> Iterator[str]:
+    """Yield the lines of one message; `queue` is the name of one of several."""
     due = detail.next_attempt()
     if snapshot.held or snapshot.corrupt:
         letter = "!"
@@ -79,7 +104,7 @@ def message_lines(layout: Layout, snapshot: Snapshot, detail: Detail, dead: Dead
         letter = "*" if snapshot.state == "queued" or (due is not None and due <= dead.now) else ""
     sender = "-" if detail.sender is None else word(detail.sender) or NULL_SENDER
     when = _arrival((snapshot.birth or 0) / 1e6)
-    yield f"{snapshot.long_id + letter:<17} {snapshot.size or 0:>8} {when} {sender}"
+    yield f"{pack_queue_id(queue, snapshot.long_id) + letter:<17} {snapshot.size or 0:>8} {when} {sender}"
     mark = next((kind for kind, has in (("hold", snapshot.held), ("corrupt", snapshot.corrupt)) if has), None)
     whole = visible(mark_reason(layout, mark, snapshot.message)) if mark else ""
     before = ""

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import click
 
+from queue_admin.home.chosen import home_of
 from queue_admin.messages.survey import open_regular
 from queue_admin.printable import span
 from queue_admin.question import ASKED_FROM, ask
 from queue_admin.system_accounts import be_owner
 from queue_base.durable import Commit
 from queue_base.errors import Permanent, Temporary, Usage, reason
-from queue_base.home import find_home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.postman import DIRECTORY, unpack_copy_name
 from queue_wire.logline import moment
@@ -152,7 +152,7 @@ def remove(context: click.Context, names: tuple[str, ...], every: bool, dry_run:
 
 
 def _directory(context: click.Context) -> str:
-    home = find_home(context.obj)
+    home = home_of(context)
     be_owner(home)
     open_layout(home.queue)
     return f"{home.queue}/{DIRECTORY}"

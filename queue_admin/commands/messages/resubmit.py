@@ -4,12 +4,13 @@ import sys
 
 import click
 
+from queue_admin.home.chosen import each_queue, home_of, share_names
 from queue_admin.messages.admin_client import connect
 from queue_admin.messages.choosing import check_long_id
 from queue_admin.printable import visible
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import Temporary, Usage
-from queue_base.home import find_home
+from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.socket import GONE, IDS_MOST, RESUBMIT, Request
 
@@ -32,11 +33,27 @@ def command(context: click.Context, ids: tuple[str, ...], all_messages: bool) ->
       queuectl resubmit --all
       queuectl resubmit 457-h5x3k2j1z9
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     be_owner(home)
-    layout = open_layout(home.queue)
     if bool(ids) == all_messages:
         raise Usage("give long ids, or --all")
+    if not home.several:
+        _resubmit(home, ids)
+        return
+    shares = share_names(home, ids)
+
+    def resubmit(one: Home) -> None:
+        """Resubmit the messages of one queue."""
+        if ids and one.name not in shares:
+            raise click.exceptions.Exit(1)
+        _resubmit(one, tuple(shares.get(one.name, ())))
+
+    each_queue(home, resubmit)
+
+
+def _resubmit(home: Home, ids: tuple[str, ...]) -> None:
+    """Have messages of one queue tried, all if no ids are given. Raises Exit, Temporary, Usage."""
+    layout = open_layout(home.queue)
     for name in ids:
         check_long_id(layout, name)
     client = connect(home)

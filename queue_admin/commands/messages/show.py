@@ -7,11 +7,11 @@ import sys
 
 import click
 
+from queue_admin.home.chosen import find_queue, home_of, with_queue
 from queue_admin.messages.description import describe, describe_as_facts, find_message
 from queue_admin.messages.survey import open_regular
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import Temporary, reason
-from queue_base.home import find_home
 from queue_base.queue.layout import open_layout
 
 
@@ -26,7 +26,7 @@ def command(context: click.Context, name: str, raw: bool, form: str) -> None:
     That is its state, files and envelope, what queue-send does with it now or why it waits, each recipient with its
     last result, the failures so far, and its header.
     ID is a long id as `queuectl list` prints it, or a bare inode number. A long id never names a later message with
-    the same inode number.
+    the same inode number. Of several queues, ID may begin with the name of one.
 
     \b
     Examples:
@@ -34,15 +34,16 @@ def command(context: click.Context, name: str, raw: bool, form: str) -> None:
       queuectl show --raw 457 >message
       queuectl show --format json 457-h5x3k2j1z9
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     be_owner(home)
+    home, name = find_queue(home, name)
     layout = open_layout(home.queue)
     snapshot = find_message(layout, name)
     if raw:
         _copy(layout.mess(snapshot.message))
         return
     if form == "json":
-        print(json.dumps(describe_as_facts(home, layout, snapshot)))
+        print(json.dumps(with_queue(home, describe_as_facts(home, layout, snapshot))))
         return
     for line in describe(home, layout, snapshot):
         print(line)

@@ -5,11 +5,13 @@ import time
 
 import click
 
+from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.messages.stored_mail import ask_for_runs, read_stored, stored_domains
 from queue_admin.printable import size_text, span, word
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import Permanent, Temporary, Usage
-from queue_base.home import Home, find_home
+from queue_base.home import Home
+from queue_base.queue.layout import open_layout
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, EMPTY, RUNNING, RunRequest
 from queue_wire.control.ondemand import is_domain_name
 from queue_wire.files.cluster import StoredRecipient
@@ -38,27 +40,34 @@ def command(
       queuectl stored customer.example
       queuectl stored customer.example 457-h5x3k2j1z9 --bounce
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     be_owner(home)
     if delete and bounce:
         raise Usage("give --delete or --bounce, not both")
-    if domain is None:
-        if delete or bounce:
-            raise Usage("--delete and --bounce need a domain")
-        for name in stored_domains(home):
-            _print_domain(name, list(read_stored(home, name)), form)
-        return
-    name = domain.lower().rstrip(".").encode("utf-8", "surrogateescape")
-    if not is_domain_name(name):
+    if domain is None and (delete or bounce):
+        raise Usage("--delete and --bounce need a domain")
+    name = (domain or "").lower().rstrip(".").encode("utf-8", "surrogateescape")
+    if domain is not None and not is_domain_name(name):
         raise Usage(f"not the name of a domain: {domain!a}")
     if delete or bounce:
+        # Where there are several queues and --queue names none, this raises Usage.
+        open_layout(home.queue)
         _order(home, RunRequest(DELETE if delete else BOUNCE, name, _check_id(identity or "")))
+    else:
+        each_queue(home, lambda one: _list(one, name, identity, form), heading=form == "text")
+
+
+def _list(home: Home, domain: bytes, identity: str | None, form: str) -> None:
+    """List what one queue has, of all domains if `domain` is empty. Raises Exit if it has nothing of a domain."""
+    if not domain:
+        for name in stored_domains(home):
+            _print_domain(home, name, list(read_stored(home, name)), form)
         return
     found = False
-    for stored in read_stored(home, name):
+    for stored in read_stored(home, domain):
         if not identity or stored.long_id == identity:
             found = True
-            _print_recipient(stored, form)
+            _print_recipient(home, stored, form)
     if not found:
         raise click.exceptions.Exit(1)
 
@@ -83,24 +92,24 @@ def _order(home: Home, request: RunRequest) -> None:
     print("deleting" if request.command == DELETE else "returning", request.client.decode() or request.name.decode())
 
 
-def _print_domain(domain: bytes, stored: list[StoredRecipient], form: str) -> None:
+def _print_domain(home: Home, domain: bytes, stored: list[StoredRecipient], form: str) -> None:
     messages = {each.long_id: each for each in stored}
     size = sum(each.size for each in messages.values())
     age = time.time() - min((each.birth for each in stored), default=time.time_ns() // 1000) / 1e6
     if form == "json":
         found = {"domain": domain.decode(), "recipients": len(stored), "messages": len(messages), "bytes": size}
-        print(json.dumps({**found, "oldest": round(age)}))
+        print(json.dumps(with_queue(home, {**found, "oldest": round(age)})))
         return
     counts = f"{len(stored)} recipients of {len(messages)} messages"
     print(f"{domain.decode()}: {counts}, {size_text(size)}, {span(age)} old")
 
 
-def _print_recipient(stored: StoredRecipient, form: str) -> None:
+def _print_recipient(home: Home, stored: StoredRecipient, form: str) -> None:
     age = time.time() - stored.birth / 1e6
     if form == "json":
         sender, recipient = (each.decode("utf-8", "replace") for each in (stored.sender, stored.recipient))
         found = {"id": stored.long_id, "sender": sender, "recipient": recipient, "bytes": stored.size}
-        print(json.dumps({**found, "age": round(age)}))
+        print(json.dumps(with_queue(home, {**found, "age": round(age)})))
         return
     sender, recipient = word(stored.sender) or "<>", word(stored.recipient)
     print(f"{stored.long_id} {span(age)} {size_text(stored.size)} {sender} {recipient}")

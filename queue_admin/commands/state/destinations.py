@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 import click
 
+from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.messages.detail import CHANNELS
 from queue_admin.printable import visible, word
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import Temporary
-from queue_base.home import find_home
+from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.facts import ALIVE, DEAD, RELAY, ChannelFact, DestinationFact
 from queue_wire.logline import moment
@@ -44,8 +45,13 @@ def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
       queuectl destinations
       queuectl destinations example.net relay.example.org:2525
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     be_owner(home)
+    each_queue(home, lambda one: _show(one, names, form), heading=form == "text")
+
+
+def _show(home: Home, names: tuple[str, ...], form: str) -> None:
+    """Print the destinations of one queue-send. Raises Temporary; Exit if it has none of those that are named."""
     open_layout(home.queue)
     try:
         with SchedulerQueries(home) as queries:
@@ -56,24 +62,26 @@ def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
     except NoAnswer as error:
         raise Temporary(f"unable to show destinations: {str(error).removeprefix('not known: ')}") from error
     found.sort(key=lambda pair: (-pair[1].queued - pair[1].on_disk, -pair[1].in_flight, pair[0], pair[1].nexthop))
-    for line in _objects(totals, read, found) if form == "json" else _text(totals, read, found):
+    for line in _objects(home, totals, read, found) if form == "json" else _text(totals, read, found):
         print(line)
     if names and not found:
         raise click.exceptions.Exit(1)
 
 
-def _objects(totals: list[ChannelFact], read: bool, found: list[tuple[str, DestinationFact]]) -> Iterator[str]:
+def _objects(
+    home: Home, totals: list[ChannelFact], read: bool, found: list[tuple[str, DestinationFact]]
+) -> Iterator[str]:
     """Yield a JSON object for each channel and destination; times are in ISO form, null for none, or for now."""
     for total in totals:
         sums: dict[str, object] = {"channel": total.channel.decode("ascii"), "active": total.active}
         sums |= {"active_limit": total.active_limit, "waiting": total.waiting, "in_flight": total.running}
-        yield json.dumps(sums | {"concurrency": total.concurrency, "backlog_read": read})
+        yield json.dumps(with_queue(home, sums | {"concurrency": total.concurrency, "backlog_read": read}))
     for channel, each in found:
         facts: dict[str, object] = {"channel": channel, **each._asdict()}
         facts |= {"state": each.state.decode("ascii"), "nexthop": visible(each.nexthop)}
         facts |= {"probe": _iso(each.probe), "next": _iso(each.next), "cohorts": each.cohorts / 100}
         facts |= {"limits": each.limits.decode("ascii") or None, "relay": visible(each.relay) or None}
-        yield json.dumps(facts)
+        yield json.dumps(with_queue(home, facts))
 
 
 def _iso(seconds: int) -> str | None:

@@ -5,9 +5,9 @@ from importlib.resources import files
 
 import click
 
+from queue_admin.home.chosen import home_of
 from queue_admin.system_accounts import be_owner
 from queue_base.click_group import suite_version
-from queue_base.home import find_home
 from queue_base.queue.layout import open_layout
 
 ONE_WALK = 1.0  # Seconds for the walk over the queue, if the metrics are printed once.
@@ -46,7 +46,7 @@ def command(context: click.Context, listen: str | None, form: str, part: str | N
     from queue_admin.web.page_server import PageServer, serve, take_address
 
     where = take_address(listen) if listen is not None else None
-    home = find_home(context.obj)
+    home = home_of(context)
     be_owner(home)
     layout = open_layout(home.queue)
     if where is None:

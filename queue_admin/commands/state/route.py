@@ -13,13 +13,14 @@ from collections.abc import Generator, Iterator
 
 import click
 
+from queue_admin.home.chosen import home_of
 from queue_admin.printable import visible
 from queue_admin.users.local_servers import read_local_servers
 from queue_admin.users.mailbox_description import describe_mailbox
 from queue_base.control import read_control, read_limit_lines, read_map, read_parsed, read_rules
 from queue_base.daemon.processes import command as program
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
-from queue_base.home import Home, find_home
+from queue_base.home import Home
 from queue_smtp.path import pack_path
 from queue_wire.address import split_address, strip_prepend
 from queue_wire.control.destinationlimits import (
@@ -60,7 +61,7 @@ def command(context: click.Context, addresses: tuple[str, ...], form: str) -> No
       queuectl route joe@example.org
       queuectl route sales@example.net 'joe@[192.0.2.1]'
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     rules = read_rules(home)
     for line in _describe_skipped(home):
         print(line, file=sys.stdout if form == "text" else sys.stderr)

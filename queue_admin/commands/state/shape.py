@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.messages.divided import count_shares, divide
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
@@ -14,7 +15,7 @@ from queue_admin.system_accounts import be_owner
 from queue_admin.views.age_table import WIDTH, AgeTable, shape_domain
 from queue_admin.views.queue_walk import ACTIVE, INCOMING, QUEUES, QueueWalk, WalkedMessage
 from queue_base.errors import complain
-from queue_base.home import find_home
+from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 
 TOP_ON_TERMINAL = 20
@@ -73,44 +74,47 @@ def command(
       queuectl shape deferred
       queuectl shape -s -b 12 -t 10 -n 15 incoming active deferred
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     be_owner(home)
-    layout = open_layout(home.queue)
-    now = time.time()
-    table = AgeTable(buckets, first, linear, parents, least)
-    on_terminal = form == "text" and sys.stdout.isatty()
-    if on_terminal and top is None:
-        top = TOP_ON_TERMINAL
-    width = max(width, WIDTH)
-    shares = 1 if on_terminal else count_shares(layout)
-    interim = _Interim(batch) if on_terminal else None
 
-    def count(share: int) -> tuple[AgeTable, int]:
-        """Return the counts of a share of the messages, and how many of them could not be read."""
-        walk = QueueWalk(layout, queues or (INCOMING, ACTIVE), now, share, shares)
-        with Progress(None, "messages") as progress:
-            for message in walk:
-                column = table.column(int(now) - message.birth)
-                for address in _sender(message) if senders else message.recipients:
-                    table.add(shape_domain(address), column)
-                if share:
-                    continue  # The first share stands for all.
-                if interim is None:
-                    progress.step(shares)
-                elif interim.is_due():
-                    print(_CLEAR + "\n".join(table.text(width, top)), flush=True)
-        return table, walk.unreadable
+    def show(home: Home) -> None:
+        layout = open_layout(home.queue)
+        now = time.time()
+        table = AgeTable(buckets, first, linear, parents, least)
+        on_terminal = form == "text" and sys.stdout.isatty()
+        most = TOP_ON_TERMINAL if on_terminal and top is None else top
+        columns = max(width, WIDTH)
+        shares = 1 if on_terminal else count_shares(layout)
+        interim = _Interim(batch) if on_terminal else None
 
-    (_, unreadable), *others = divide(count, shares)
-    for other, number in others:
-        table.merge(other)
-        unreadable += number
-    if interim is not None and interim.shown:
-        sys.stdout.write(_CLEAR)
-    for line in _objects(table, top) if form == "json" else table.text(width, top):
-        print(line)
-    if unreadable:
-        complain("queuectl", f"warning: messages that could not be read: {unreadable}; queuectl list names them")
+        def count(share: int) -> tuple[AgeTable, int]:
+            """Return the counts of a share of the messages, and how many of them could not be read."""
+            walk = QueueWalk(layout, queues or (INCOMING, ACTIVE), now, share, shares)
+            with Progress(None, "messages") as progress:
+                for message in walk:
+                    column = table.column(int(now) - message.birth)
+                    for address in _sender(message) if senders else message.recipients:
+                        table.add(shape_domain(address), column)
+                    if share:
+                        continue  # The first share stands for all.
+                    if interim is None:
+                        progress.step(shares)
+                    elif interim.is_due():
+                        print(_CLEAR + "\n".join(table.text(columns, most)), flush=True)
+            return table, walk.unreadable
+
+        (_, unreadable), *others = divide(count, shares)
+        for other, number in others:
+            table.merge(other)
+            unreadable += number
+        if interim is not None and interim.shown:
+            sys.stdout.write(_CLEAR)
+        for line in _objects(home, table, top) if form == "json" else table.text(columns, most):
+            print(line)
+        if unreadable:
+            complain("queuectl", f"warning: messages that could not be read: {unreadable}; queuectl list names them")
+
+    each_queue(home, show, heading=form == "text", both=True)
 
 
 def _sender(message: WalkedMessage) -> Iterator[bytes]:
@@ -122,10 +126,10 @@ def _sender(message: WalkedMessage) -> Iterator[bytes]:
         return
 
 
-def _objects(table: AgeTable, top: int | None) -> Iterator[str]:
+def _objects(home: Home, table: AgeTable, top: int | None) -> Iterator[str]:
     for row in table.rows(top):
         facts: dict[str, object] = {"domain": visible(row.domain), "T": row.total}
-        yield json.dumps(facts | dict(zip(table.titles, row.counts, strict=True)))
+        yield json.dumps(with_queue(home, facts | dict(zip(table.titles, row.counts, strict=True))))
 
 
 class _Interim:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import click
 
+from queue_admin.home.chosen import home_of
 from queue_admin.metrics.smtpd_client import SmtpdReading, ask_processes
 from queue_admin.printable import span, visible
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import Temporary, complain
-from queue_base.home import find_home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.smtpd_status import ENDS, STATES, VERBS, VERDICTS, ProcessStatus, SessionStatus
 from queue_wire.logline import moment
@@ -42,9 +42,10 @@ def command(context: click.Context, listed: bool, form: str) -> None:
       queuectl smtpd --sessions
       queuectl smtpd --format json
     """
-    home = find_home(context.obj)
+    home = home_of(context)
     be_owner(home)
-    open_layout(home.queue)
+    if home.is_chosen:
+        open_layout(home.queue)
     reading = ask_processes(home, True)
     if not reading.processes and not reading.troubles:
         raise Temporary("unable to show queue-smtpd: it does not run for this queue; its service starts it")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.home.modes import MAILDROP_REJECTS
 from queue_admin.messages.admin_client import QUERY_WAIT, NoAnswer, SchedulerQueries, connect
 from queue_admin.messages.divided import count_shares, divide
@@ -16,7 +17,7 @@ from queue_admin.printable import span
 from queue_admin.progress import Progress
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import TEMPORARY, Failure
-from queue_base.home import Home, find_home
+from queue_base.home import Home
 from queue_base.queue.layout import Layout, open_layout
 from queue_wire.files.maildrop import is_finished
 from queue_wire.logline import moment
@@ -96,7 +97,7 @@ def command(context: click.Context, form: str) -> None:
 
     The first two lines are those of qmail-qstat. `maildrop` is left out if it cannot be read. `being removed` counts
     the finished messages that wait for queue-clean. The line of a daemon has its pid, its age and its resident memory.
-    With --format json it is one object.
+    With --format json it is one object for each queue.
 
     \b
     Examples:
@@ -104,10 +105,17 @@ def command(context: click.Context, form: str) -> None:
       queuectl stat --format json
     """
     # Imported here, because psutil takes long to load, and before be_owner, because perhaps only root can read it.
+    import queue_admin.metrics.system_facts  # noqa: F401
+
+    home = home_of(context)
+    be_owner(home)
+    each_queue(home, lambda one: _show(one, form), heading=form == "text", both=True)
+
+
+def _show(home: Home, form: str) -> None:
+    """Print what is known of one queue. Raises Exit if its queue-send does not run."""
     from queue_admin.metrics.system_facts import disk_space, find_processes
 
-    home = find_home(context.obj)
-    be_owner(home)
     layout = open_layout(home.queue)
     totals = count_messages(layout)
     space = disk_space(home.queue)
@@ -136,12 +144,12 @@ def command(context: click.Context, form: str) -> None:
         ],
     }
     if form == "json":
-        print(json.dumps(facts))
+        print(json.dumps(with_queue(home, facts)))
     else:
         age = None if totals.oldest is None else time.time() - totals.oldest / 1e6
         print("\n".join(_lines(facts, age)))
     if state != RUNNING:
-        context.exit(TEMPORARY)
+        raise click.exceptions.Exit(TEMPORARY)
 
 
 def _lines(facts: dict[str, Any], oldest: float | None) -> list[str]:

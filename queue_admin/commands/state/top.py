@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from queue_admin.home.chosen import home_of
 from queue_admin.messages.divided import count_shares, divide
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
@@ -15,7 +16,6 @@ from queue_admin.views.queue_walk import QUEUES, QueueWalk
 from queue_admin.views.ranked_messages import RANKINGS, rank
 from queue_admin.views.ranking import RankedRow, Ranking
 from queue_base.errors import Usage, complain
-from queue_base.home import find_home
 from queue_base.queue.layout import open_layout
 
 
@@ -48,7 +48,7 @@ def command(context: click.Context, queues: tuple[str, ...], by: str, limit: int
     if watch:
         # Imported here, because psutil takes long to load, and before be_owner, because perhaps only root can read it.
         from queue_admin.views.live_view import show_live
-    home = find_home(context.obj)
+    home = home_of(context)
     be_owner(home)
     layout = open_layout(home.queue)
     if watch:

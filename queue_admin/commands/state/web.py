@@ -4,8 +4,8 @@ import sys
 
 import click
 
+from queue_admin.home.chosen import home_of
 from queue_admin.system_accounts import be_owner
-from queue_base.home import find_home
 from queue_base.queue.layout import open_layout
 
 
@@ -33,7 +33,7 @@ def command(context: click.Context, listen: str, hosts: tuple[str, ...]) -> None
     from queue_admin.web.status_site import StatusSite
 
     where = take_address(listen)
-    home = find_home(context.obj)
+    home = home_of(context)
     be_owner(home)
     site = StatusSite(home, open_layout(home.queue))
     server = PageServer("queuectl", where, site.answer, hosts)

@@ -5,6 +5,7 @@ import pytest
 from queue_admin.commands.messages.change import _Change
 from queue_admin.messages.choosing import Chosen
 from queue_admin.messages.selectors import Selectors
+from queue_base.home import Home
 from queue_wire.admin.socket import GONE, Note, Request, Response
 
 
@@ -19,7 +20,7 @@ class OneIsGone:
 def test_a_message_that_is_gone_is_named_only_to_who_named_it(
     by_id: bool, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    change = _Change("delete", Selectors(uid=1001), b"", by_id)
+    change = _Change(Home("/home"), "delete", Selectors(uid=1001), b"", by_id)
     chosen = (Chosen(name, set(), 0) for name in ("1-a", "2-b", "3-c"))
     assert change.carry_out(OneIsGone(), chosen, None)  # type: ignore[arg-type]
     assert capsys.readouterr() == ("deleted 2 messages\n", told)

@@ -227,7 +227,7 @@ def test_messages_that_vanish_while_listing_are_no_trouble(
     messages = [queue.queued() for _ in range(20)]
 
     def vanish(
-        layout: Layout, sight: Snapshot, marks: LeftMarks | None, form: str, now: float, dead: DeadNexthops
+        layout: Layout, sight: Snapshot, marks: LeftMarks | None, form: str, now: float, dead: DeadNexthops, name: str
     ) -> str:
         for message in messages:
             for path in (layout.todo(message), layout.mess(message)):

@@ -173,3 +173,28 @@ def test_a_queue_of_another_owner_is_refused_by_name(home: Home) -> None:
     done = subprocess.run([*program("queue-start"), "--home", home.path], capture_output=True, text=True, check=False)
     assert done.returncode == 100
     assert home.queue in done.stderr and "uid 4242" in done.stderr
+
+
+def test_queue_intake_in_front_of_several_queues_runs_as_account_queue_and_takes_mail_of_users(place: Path) -> None:
+    (place / "home/control").mkdir(parents=True)
+    (place / "home/control/queues").write_text(f"{place}/first\nsecond\n")
+    subprocess.run([need("useradd"), "-m", "-d", place / "alice", "-s", "/bin/sh", "alice"], check=True)
+    for box in ("new", "cur", "tmp"):
+        (place / "alice/Maildir" / box).mkdir(parents=True)
+    subprocess.run(["chown", "-R", "alice:", place / "alice/Maildir"], check=True)
+    words = [*program("queuectl"), "init", str(place / "home"), "--me", "me.example", "--local", "me.example"]
+    subprocess.run(words, check=True, capture_output=True)
+    home = Home(str(place / "home"))
+    words = [*program("queue-start"), "--home", home.path, "--intake"]
+    intake = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        with Suite(home, options=("--queue", "first")), Suite(home, options=("--queue", "second")):
+            wait_until(lambda: Path(home.run, "intake/socket").exists(), why="queue-intake to listen")
+            assert status(intake.pid)["Uid"] == [str(pwd.getpwnam("queue").pw_uid)] * 4
+            for _ in range(4):
+                inject_as(NOBODY, home, "alice@me.example")
+            inbox = place / "alice/Maildir/new"
+            wait_until(lambda: len(list(inbox.iterdir())) == 4, why="the mail")
+    finally:
+        intake.terminate()
+        assert intake.wait(60) == 0

@@ -204,7 +204,7 @@ class PickupDaemon:
             script += f"p.SCAN_SECONDS = {scan_every}; "
         script += "sys.exit(p.main(sys.argv))"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", script, "--home", home.path],
+            [sys.executable, "-c", script, "--home", home.path, *(["--queue", home.name] if home.name else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -115,7 +115,7 @@ def connect(home: Home) -> socket.socket:
     """Return a connection to the Unix socket of a home."""
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     found.settimeout(SECONDS)
-    directory = os.open(f"{home.queue}/intake", os.O_PATH | os.O_DIRECTORY)
+    directory = os.open(f"{home.run}/intake", os.O_PATH | os.O_DIRECTORY)
     try:
         found.connect(f"/proc/self/fd/{directory}/socket")
     except OSError:

@@ -155,6 +155,7 @@ PROGRAMS: dict[str, Program] = {
             Part("operating.md", "Start and stop", "START AND STOP"),
             _SIGNALS,
             Part("install.md", "Start it under a supervisor", "SUPERVISORS"),
+            Part("several-queues.md", "Set up", "SEVERAL QUEUES"),
             Part("design/processes.md", "Accounts", "ACCOUNTS"),
         ),
         (_SEND, _QUEUECTL, _CONTROL, _LOG),

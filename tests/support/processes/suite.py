@@ -39,7 +39,7 @@ class Suite:
     `wrapper` are words before the command, which must exec it. `on_line` is called with each line of the log as it
     comes, in a thread of its own. `log` is a descriptor to which the log goes instead; none of it is known here.
     `inherited` are descriptors that it gets under their numbers. It is a fork where that shows the same
-    (support.processes.forked), and with `executed` never.
+    (support.processes.forked), and with `executed` never. `options` are further ones of queue-start.
     """
 
     def __init__(
@@ -53,18 +53,19 @@ class Suite:
         log: int = subprocess.PIPE,
         inherited: tuple[int, ...] = (),
         executed: bool = False,
+        options: tuple[str, ...] = (),
     ) -> None:
         self.home = home
         self._on_line = on_line
         self.lines: list[str] = []
         self._more = threading.Condition()
-        plain = user is None and not wrapper and not inherited and programs == BIN
+        plain = user is None and not wrapper and not inherited and programs == BIN and not options
         self.process: subprocess.Popen[bytes] | Forked
         if plain and not executed and can_fork("queue-start"):
             self.process = _fork(home, log)
         else:
             self.process = subprocess.Popen(
-                [*wrapper, *program("queue-start", programs), "--home", home.path],
+                [*wrapper, *program("queue-start", programs), "--home", home.path, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

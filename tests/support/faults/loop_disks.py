@@ -1,0 +1,78 @@
+"""Two ext4 on loop devices over a tmpfs, in a mount namespace of their own: one may fail, or be taken out."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.tools import missing, need, need_private_mounts
+
+# A line on stdin is a command; each is answered by a line when it has been done.
+_SERVE = """
+set -e
+mount -t tmpfs -o size=300m,mode=755 none "$1"
+for name in first second; do
+    mkdir "$1/$name"
+    truncate -s 64m "$1/$name.image"
+    mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$1/$name.image"
+    mount -o loop "$1/$name.image" "$1/$name"
+done
+echo mounted
+while read -r command name; do
+    case $command in
+        # It is busy in each moment in which a file is open for writing.
+        read-only) until mount -o remount,ro "$1/$name" 2>/dev/null; do :; done ;;
+        out) until umount "$1/$name" 2>/dev/null; do :; done ;;
+        back) mount -o loop "$1/$name.image" "$1/$name" ;;
+    esac
+    echo "$command $name"
+done
+umount -l "$1/first" "$1/second" || true
+"""
+
+
+class LoopDisks:
+    """`path` is the directory with the disks `first` and `second`, and room for a home, on the tmpfs."""
+
+    def __init__(self, holder: "subprocess.Popen[bytes]", path: Path) -> None:
+        self.path = path
+        self._holder = holder
+
+    def _do(self, command: str, name: str) -> None:
+        assert self._holder.stdin is not None and self._holder.stdout is not None
+        self._holder.stdin.write(f"{command} {name}\n".encode())
+        self._holder.stdin.flush()
+        assert self._holder.stdout.readline() == f"{command} {name}\n".encode()
+
+    def make_read_only(self, name: str) -> None:
+        """Remount a disk read-only, in a moment in which no file is open for writing."""
+        self._do("read-only", name)
+
+    def take_out(self, name: str) -> None:
+        """Unmount a disk."""
+        self._do("out", name)
+
+    def bring_back(self, name: str) -> None:
+        """Mount a disk again."""
+        self._do("back", name)
+
+
+@contextmanager
+def loop_disks(top: Path) -> Iterator[LoopDisks]:
+    """Give such disks; they are reached through /proc."""
+    need_private_mounts()
+    need("mkfs.ext4")
+    top.mkdir()
+    holder = subprocess.Popen(
+        [need("unshare"), "--mount", "--propagation", "private", "sh", "-c", _SERVE, "sh", str(top)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout is not None and holder.stderr is not None
+        if holder.stdout.readline() != b"mounted\n":
+            missing(f"loop devices: {holder.stderr.read().decode(errors='replace')}")
+        yield LoopDisks(holder, Path(f"/proc/{holder.pid}/root{top}"))
+    finally:
+        holder.communicate(timeout=60)
