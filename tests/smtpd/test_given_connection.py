@@ -323,3 +323,23 @@ def test_bare_line_ends_are_taken_where_the_listener_says_so(
         assert session.rest().splitlines()[-2].startswith(reply)
     found = queued(intake.home)
     assert [split(each)[1] for each in found] == [b"Subject: x\n\na\nb\n.\nc\n"] * bool(options)
+
+
+def test_morercpthosts_cdb_has_more_domains_and_a_damaged_one_defers(smtpd_home: Home) -> None:
+    Path(smtpd_home.control, "rcpthosts").write_text("example.org\n")
+    more = Path(smtpd_home.control, "morercpthosts.cdb")
+
+    def answers(client: smtplib.SMTP) -> list[int]:
+        return [client.rcpt(f"joe@{domain}")[0] for domain in ("More.Example", "x.below.example", "other.example")]
+
+    with GivenSession(smtpd_home, variables=STRANGER) as session:
+        client = session.smtp()
+        client.ehlo("c.example")
+        client.mail(ANN)
+        assert answers(client) == [550, 550, 550]
+        # What qmail-newmrh makes: each domain, with no data.
+        lines = b"+12,0:more.example->\n+14,0:.below.example->\n\n"
+        subprocess.run([need("cdb"), "-c", str(more)], input=lines, check=True)
+        assert answers(client) == [250, 250, 550]
+        more.write_bytes(more.read_bytes()[:1000])
+        assert answers(client) == [451, 451, 451]
