@@ -2,6 +2,7 @@
 
     queue-smtpd [--home HOME]                                         a daemon (queue_smtpd.processes.smtp_daemon)
     tcpserver -RHl0 0 25 queue-smtpd [--home HOME] [ROLE [OPTION...]]
+    queue-smtpd [--home HOME] --local                                 for sendmail -bs
 
 The daemon listens where control/smtpd says, or on the sockets that its supervisor gives
 (queue_smtpd.processes.listening). As root it listens and then becomes account `queued`. If descriptor 0 is a
@@ -9,7 +10,8 @@ connection, as under a super-server (queue_smtpd.processes.super_server), it ser
 and options are then those of a line of control/smtpd, and mx unless one is named. Root reads the certificates before it
 becomes `queued`; a process that stays root reads them anew for the daemon (queue_smtpd.tls). A listener of role
 submissions needs one, and is left out without it; others do not offer STARTTLS then. 250 to a message is said only
-after queue-intake has said K: then the message survives a power cut.
+after queue-intake has said K: then the message survives a power cut. With --local the client is the user who runs it,
+who may send to everybody, as by sendmail; there are no TLS, no AUTH, no milters, and no lookups of recipients.
 
 The log is on stderr. Exit codes: 0 at the end of the connection, or after TERM; 100 for wrong usage, or what does not
 pass; 111 if control files cannot be read, or an address cannot be listened on. A client gets 421 then.
@@ -41,7 +43,7 @@ from queue_smtp import server_replies as replies
 from queue_smtp.proxy_header import ProxiedConnection
 from queue_smtp.server_replies import pack_reply
 from queue_smtpd.auth.authenticator import Authenticator
-from queue_smtpd.config import read_config, read_listeners, session_setup
+from queue_smtpd.config import SmtpdConfig, read_config, read_listeners, session_setup
 from queue_smtpd.intake_links import IntakeLinks
 from queue_smtpd.milter.session_filter import FilterPlace
 from queue_smtpd.processes.listening import ListeningSocket, given_sockets, open_sockets
@@ -59,6 +61,7 @@ from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.tls.certificate_keeper import start_keeper
 from queue_wire.control.listeners import Listener, Role, unpack_listener
+from queue_wire.control.milters import FilterSetup
 from queue_wire.control.networks import Network
 from queue_wire.control.strangers.smtpdlimits import ClientLimit
 from queue_wire.format_error import FormatError
@@ -69,6 +72,7 @@ HELP = f"""{USAGE}
 Serves SMTP and hands messages to queue-intake: as a daemon, where control/smtpd says; or, as under tcpserver, on the
 connection on descriptor 0, whose ROLE is mx (the default), submission or submissions.
 OPTION is bare, which accepts bare CR and LF, noauth, or proxy, which expects a PROXY header.
+  --local    the client is a program of the user who runs this (sendmail -bs)
 Exit code 0: the connection has ended, or TERM came; 100: wrong usage; 111: trouble that may pass.
 """
 # Seconds between looks for what is too late.
@@ -79,6 +83,7 @@ NO_CERTIFICATE = (
 )
 # Under a super-server each connection is a process of its own, so it has nothing to count.
 _NO_LIMIT = ClientLimit(0, 0)
+LOCAL = "--local"
 
 
 def take_operands(words: list[str]) -> Listener:
@@ -129,29 +134,42 @@ def take_connection() -> socket.socket | None:
     return connection
 
 
+def local_config(config: SmtpdConfig) -> SmtpdConfig:
+    """Return the config for a user of this host: as sendmail has it, without milters and lookups of recipients.
+
+    That user may use neither the milters' sockets nor the recipient checker.
+    """
+    rules = config.rules._replace(checkrcpt=False)
+    return config._replace(rules=rules, filters=FilterSetup(program=config.filters.program))
+
+
 def _endpoint(name: object) -> Endpoint:
     """Return an end of a socket by its name, as the socket module has it."""
     return Endpoint(name[0], name[1]) if isinstance(name, tuple) else Endpoint()
 
 
-def run_connection(home: Home, listener: Listener, connection: socket.socket, log: LogWriter) -> None:
-    """Serve one connection to its end. Raises Failure before it has begun."""
+def run_connection(
+    home: Home, listener: Listener, connection: socket.socket, log: LogWriter, local: bool = False
+) -> None:
+    """Serve one connection to its end; `local`: its client is who runs this. Raises Failure before it has begun."""
     try:
         peer, own = connection.getpeername(), connection.getsockname()
     except OSError:
         # The client is gone.
         return
     try:
-        given = unpack_given(os.environb, _endpoint(peer), _endpoint(own))
+        environment = {b"RELAYCLIENT": b""} if local else os.environb
+        given = unpack_given(environment, _endpoint(peer), _endpoint(own))
     except FormatError as error:
         raise Temporary(f"unable to use the environment: {error}") from error
     certificates = ServerCertificates()
-    log.write([alert(fault) for fault in certificates.take(read_pem_files(home))])
+    if not local:
+        log.write([alert(fault) for fault in certificates.take(read_pem_files(home))])
     context = certificates.context
     if listener.role is Role.SUBMISSIONS and context is None:
         raise Temporary(NO_CERTIFICATE)
     leave_root(home)
-    config = read_config(home)
+    config = local_config(read_config(home)) if local else read_config(home)
     limits = ClientLimits(
         config.limits._replace(
             connections=_NO_LIMIT, messages=_NO_LIMIT, recipients=_NO_LIMIT, errors=_NO_LIMIT, concurrency=_NO_LIMIT
@@ -159,7 +177,8 @@ def run_connection(home: Home, listener: Listener, connection: socket.socket, lo
     )
     authenticator = Authenticator(home, log)
     authenticator.configure(config.checkpassword)
-    authenticator.refresh()
+    if not local:
+        authenticator.refresh()
     setup = session_setup(
         config, listener, limits, context is not None, authenticator.offer, given.databytes, given.relay_suffix
     )
@@ -297,10 +316,13 @@ def main(argv: list[str]) -> int:
         home, words = take_home(argv[1:])
         if take_help(words, HELP):
             return 0
-        listener = take_operands(words)
+        local = words == [LOCAL]
+        listener = take_operands([] if local else words)
         connection = take_connection()
         if connection is None and words:
             raise Usage(f"descriptor 0 is no connection, and a daemon has no operands; {USAGE}")
+        if local and connection is not None and connection.family != socket.AF_UNIX:
+            raise Usage(f"{LOCAL} is for a Unix socket, and not for a connection of the network; {USAGE}")
     except Usage as error:
         complain(PROGRAM, f"usage: {error}")
         return PERMANENT
@@ -312,7 +334,7 @@ def main(argv: list[str]) -> int:
         if connection is None:
             serve_listeners(home, log)
             return 0
-        run_connection(home, listener, connection, log)
+        run_connection(home, listener, connection, log, local)
     except Failure as error:
         log.complain(f"fatal: {error}")
         if connection is None or listener.role is Role.SUBMISSIONS:

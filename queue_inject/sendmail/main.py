@@ -34,6 +34,7 @@ Puts a message with a header in the queue; the options are those of other sendma
   -F NAME        full name, for a From field that is missing
   -B, -N, -R, -V body type and DSN options: checked, and ignored
   -bp, mailq     list the queue (queuectl list)
+  -bs            serve SMTP on descriptors 0 and 1, by queue-smtpd
   -q             try all deferred mail now; -qR DOMAIN, -qR RECIPIENT, -qS SENDER, -qI ID: some of it (queuectl flush)
   -bi, newaliases, -v, -o..., -O..., -A, -C, -D, -d, -e, -h, -L, -m, -n, -p, -U, -G, -X, -x: accepted without effect
 Exit code 0: queued; 64: wrong usage; 65: wrong message or address; 75: a problem that may pass; others: sysexits.h.
@@ -225,9 +226,9 @@ def run(home: Home, options: SendmailOptions) -> int:
 
         return flush_queue(home, options.flush)
     if options.work == SMTP:
-        from queue_inject.sendmail.smtp_refusal import refuse_smtp
+        from queue_inject.sendmail.smtp_dialogue import serve_smtp
 
-        return refuse_smtp(home)
+        return serve_smtp(home)
     # newaliases does nothing: there is no alias database, alias/ is read at each delivery.
     if options.work != NOTHING:
         send(home, options)

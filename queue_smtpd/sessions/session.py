@@ -465,7 +465,9 @@ class SmtpSession:
             return self._go_on(self._server.answer(reply), now)
         self._started = True
         self._received += 1
-        self._forged = None if self._setup.policy.relays(self._client) else ForgedResults(self._setup.authserv)
+        # A user of this host (sendmail -bs) has no address, and may relay, but is no filter.
+        trusted = bool(self._client.address) and self._setup.policy.relays(self._client)
+        self._forged = None if trusted else ForgedResults(self._setup.authserv)
         field = pack_received(self._client, self._setup.me, seconds, self._server.smtputf8)
         return [MessageText(field), *self._go_on(self._server.answer(), now)]
 

@@ -44,6 +44,7 @@ class Listener(NamedTuple):
 _ROLES = {role.value: role for role in Role}
 _OPTIONS = ("bare", "proxy", "noauth")
 _PRIORITY = "priority="
+_OF_INTAKE = "qmtp"
 
 
 def unpack_listeners(data: bytes) -> list[Listener]:
@@ -63,6 +64,8 @@ def unpack_listener(line: bytes) -> Listener:
     place, *words = line.split()
     address, port = unpack_place(place)
     names = [word.decode("ascii", "replace") for word in words]
+    if names[:1] == [_OF_INTAKE]:
+        raise FormatError(f"queue-intake listens for {_OF_INTAKE}; write it in control/intake: {quoted(line)}")
     if not names or names[0] not in _ROLES:
         raise FormatError(f"no role, one of {', '.join(_ROLES)}: {quoted(line)}")
     priority = ""

@@ -1,5 +1,6 @@
-"""queue-smtpd under a super-server, as a process, with a real queue-intake behind it."""
+"""queue-smtpd under a super-server and by sendmail -bs, as a process, with a real queue-intake behind it."""
 
+import os
 import re
 import signal
 import smtplib
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.inject.injectors import Queued, is_empty, only, queued, shared_home
+from support.inject.injectors import Queued, is_empty, only, queued, run, shared_home
 from support.intake.intake_daemon import IntakeDaemon
 from support.processes.forked import BIN
 from support.processes.suite import wait_until
@@ -262,3 +263,83 @@ def test_swaks_under_tcpserver_hands_in_a_message(intake: IntakeDaemon) -> None:
         server.kill()
         server.wait(60)
     assert b"This is a test mailing" in only(intake.home).message
+
+
+def dialogue(home: Home, said: bytes) -> list[bytes]:
+    """Return the replies of sendmail -bs."""
+    done = run([sys.executable, str(BIN / "sendmail"), "--home", home.path, "-bs"], said, RELAYCLIENT="@x")
+    assert (done.code, done.error) == (0, b""), done
+    return done.output.splitlines()
+
+
+def test_sendmail_bs_lets_a_program_of_a_user_send_to_everybody(intake: IntakeDaemon) -> None:
+    # Nobody can be asked who exists, and no milter: it is as with sendmail.
+    Path(intake.home.control, "locals").write_text("example.org\n")
+    Path(intake.home.control, "milters").write_text("unix:/nowhere\n")
+    text = b"Authentication-Results: me.example.org; spf=pass\r\nSubject: x\r\n\r\nhello\r\n.\r\nQUIT\r\n"
+    replies = dialogue(intake.home, ENVELOPE + b"RCPT TO:<joe@elsewhere.example>\r\nDATA\r\n" + text)
+    assert replies[0].startswith(b"220 ") and not [each for each in replies if b"STARTTLS" in each]
+    assert [each[:3] for each in replies[-6:]] == [b"250", b"250", b"250", b"354", b"250", b"221"], replies
+    found = only(intake.home)
+    assert found.envelope.recipients == [BOB.encode(), b"joe@elsewhere.example"]
+    assert found.envelope.uid == os.geteuid()
+    received, rest = split(found)
+    # A user's own results are no filter's.
+    assert b"[local])" in received and rest == b"Subject: x\n\nhello\n"
+
+
+def test_sendmail_bs_without_queue_intake_defers(smtpd_home: Home) -> None:
+    replies = dialogue(smtpd_home, ENVELOPE + b"DATA\r\nQUIT\r\n")
+    assert [each[:3] for each in replies[-2:]] == [b"451", b"221"], replies
+
+
+def test_a_client_of_the_network_is_a_stranger_to_sendmail_bs(intake: IntakeDaemon) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener, socket.create_connection(listener.getsockname()) as client:
+        server, _ = listener.accept()
+        with server:
+            words = [sys.executable, str(BIN / "sendmail"), "--home", intake.home.path, "-bs"]
+            process = subprocess.Popen(words, stdin=server.fileno(), stdout=server.fileno(), stderr=server.fileno())
+        client.settimeout(60)
+        client.sendall(b"EHLO c\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<joe@elsewhere.example>\r\nQUIT\r\n")
+        with client.makefile("rb") as stream:
+            replies = stream.read().splitlines()
+        assert process.wait(60) == 0
+    assert replies[-2].startswith(b"550 5.7.1 Relaying denied") and replies[-1].startswith(b"221 "), replies
+
+
+def test_a_connection_of_the_network_cannot_be_local(smtpd_home: Home) -> None:
+    with GivenSession(smtpd_home, "--local") as session:
+        code, log = session.wait()
+    assert code == 100 and "--local is for a Unix socket" in log[0]
+
+
+@pytest.mark.parametrize(("options", "reply"), [([], b"550 5.6.11 "), (["bare"], b"250 2.6.0 ")])
+def test_bare_line_ends_are_taken_where_the_listener_says_so(
+    intake: IntakeDaemon, options: list[str], reply: bytes
+) -> None:
+    with GivenSession(intake.home, "mx", *options, variables=STRANGER) as session:
+        session.client.sendall(ENVELOPE + b"DATA\r\nSubject: x\r\n\r\na\nb\n.\nc\r\n.\r\nQUIT\r\n")
+        assert session.rest().splitlines()[-2].startswith(reply)
+    found = queued(intake.home)
+    assert [split(each)[1] for each in found] == [b"Subject: x\n\na\nb\n.\nc\n"] * bool(options)
+
+
+def test_morercpthosts_cdb_has_more_domains_and_a_damaged_one_defers(smtpd_home: Home) -> None:
+    Path(smtpd_home.control, "rcpthosts").write_text("example.org\n")
+    more = Path(smtpd_home.control, "morercpthosts.cdb")
+
+    def answers(client: smtplib.SMTP) -> list[int]:
+        return [client.rcpt(f"joe@{domain}")[0] for domain in ("More.Example", "x.below.example", "other.example")]
+
+    with GivenSession(smtpd_home, variables=STRANGER) as session:
+        client = session.smtp()
+        client.ehlo("c.example")
+        client.mail(ANN)
+        assert answers(client) == [550, 550, 550]
+        # What qmail-newmrh makes: each domain, with no data.
+        lines = b"+12,0:more.example->\n+14,0:.below.example->\n\n"
+        subprocess.run([need("cdb"), "-c", str(more)], input=lines, check=True)
+        assert answers(client) == [250, 250, 550]
+        more.write_bytes(more.read_bytes()[:1000])
+        assert answers(client) == [451, 451, 451]

@@ -121,3 +121,8 @@ def test_the_lines_of_the_listeners() -> None:
 def test_a_line_that_is_no_listener_is_named(line: bytes) -> None:
     with pytest.raises(LineError, match="line 2"):
         unpack_listeners(b"*:24 mx\n" + line + b"\n")
+
+
+def test_a_listener_of_qmtp_is_told_to_be_one_of_queue_intake() -> None:
+    with pytest.raises(LineError, match="line 1: queue-intake listens for qmtp; write it in control/intake"):
+        unpack_listeners(b"192.0.2.1:209 qmtp\n")

@@ -6,10 +6,13 @@ import re
 import resource
 import signal
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 
 from queue_base.errors import Permanent, Temporary
@@ -342,6 +345,35 @@ def test_5000_idle_connections_take_at_most_150_mb(intake: IntakeDaemon) -> None
                 connection.close()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.exhaustive
+def test_fifty_messages_of_50_mb_at_once_take_at_most_150_mb(smtpd_home: Home) -> None:
+    Path(smtpd_home.control, "databytes").write_text("60M\n")
+    megabyte = (b"x" * 998 + b"\r\n") * 1000
+    replies: list[bytes] = []
+
+    def send(connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as lines:
+            connection.settimeout(300)
+            envelope = f"MAIL FROM:<{ANN}>\r\nRCPT TO:<{BOB}>\r\n".encode()
+            connection.sendall(b"EHLO c\r\n" + envelope + b"DATA\r\nSubject: x\r\n\r\n")
+            for _ in range(50):
+                connection.sendall(megabyte)
+            connection.sendall(b".\r\nQUIT\r\n")
+            replies.append(lines.readlines()[-2])
+
+    with IntakeDaemon(smtpd_home) as intake, SmtpdDaemon(smtpd_home) as daemon:
+        senders = [threading.Thread(target=send, args=(daemon.connect(),)) for _ in range(50)]
+        for sender in senders:
+            sender.start()
+        most = 0
+        while any(sender.is_alive() for sender in senders):
+            daemon.said(b"")
+            most = max(most, daemon.memory(), psutil.Process(intake.process.pid).memory_info().rss)
+            time.sleep(0.05)
+    assert [reply[:9] for reply in replies] == [b"250 2.6.0"] * 50
+    assert most < 150 << 20
 
 
 def test_an_exception_while_files_are_read_anew_is_logged_once_and_they_are_read_again(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_admin.home.service import DAEMONTOOLS, Service, run_script, write_service
+from queue_admin.home.service import DAEMONTOOLS, KINDS, Service, run_script, write_service
 from queue_admin.main import main
 from queue_admin.system_accounts import myself
 from queue_base.errors import Permanent
@@ -210,6 +210,19 @@ def test_the_smtp_server_gets_a_service_of_its_own(tmp_path: Path) -> None:
     line = (service / "run").read_text().splitlines()[-1]
     run = ["exec", "env", f"QUEUE_HOME={tmp_path}/a home", program("queue-smtpd")[1], "</dev/null"]
     assert shlex.split(line) == run
+
+
+def test_each_supervisor_gets_what_it_needs_for_the_smtp_server(tmp_path: Path) -> None:
+    make(tmp_path)
+    home, script = str(tmp_path / "a home"), {"log", "run"}
+    units = {f"queue-smtpd-a_home{end}" for end in (".service", "-log.service", "-log.socket")}
+    found = {}
+    for kind in KINDS:
+        directory = tmp_path / kind
+        words = ["init", home, "--as-me", "--smtpd-service", str(directory), "--kind", kind]
+        assert main(["queuectl", *words]) == 0
+        found[kind] = {path.name for path in directory.iterdir()}
+    assert found == {"daemontools": script, "runit": script, "s6": {*script, "notification-fd"}, "systemd": units}
 
 
 def test_the_written_script_serves_smtp(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""sendmail -bp (mailq), -q and -bs, and sendmail for a user who may not write to the queue."""
+"""sendmail -bp (mailq) and -q, and sendmail for a user who may not write to the queue."""
 
 import os
 import subprocess
@@ -97,19 +97,6 @@ def test_an_id_that_is_none_is_64_and_a_home_that_is_not_there_75(home: Home, tm
     assert sendmail(home, "-qI457").code == 64
     assert sendmail(home, "-qI--all").code == 64
     assert sendmail(Home(str(tmp_path / "nowhere")), "-bp").code == 75
-
-
-def test_bs_greets_with_554_and_waits_for_quit(home: Home) -> None:
-    words = [sys.executable, str(BIN / "sendmail"), "--home", home.path, "-bs"]
-    said = b"EHLO me\r\nMAIL FROM:<a@x.y>\r\nquit\r\nNOOP\r\n"
-    done = subprocess.run(words, input=said, capture_output=True, timeout=60)
-
-    greeting, *others = done.stdout.splitlines(keepends=True)
-    assert done.returncode == 69 and greeting.startswith(b"554 me.example.org ") and b"no SMTP server" in greeting
-    assert [reply[:4] for reply in others] == [b"503 ", b"503 ", b"221 "]
-    assert all(reply.endswith(b"\r\n") for reply in (greeting, *others))
-    gone = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
-    assert (gone.returncode, gone.stdout) == (69, greeting)
 
 
 def test_a_user_who_may_not_write_to_the_queue_sends_with_its_uid(shared: Home) -> None:

@@ -1,15 +1,20 @@
-"""SMTP smuggling: no variant of an end of data in a body becomes a second message, at three receivers."""
+"""SMTP smuggling: no variant of an end of data in a body becomes a second message, here or at three receivers."""
 
 import re
+import socket
 from pathlib import Path
 
 import pytest
 
 from support.inject.smuggling import SMUGGLED, bodies, padded
+from support.plugins.amount import amount
 from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.suite import Suite, wait_until
 from support.servers.postfix import Postfix
 from support.servers.smtp.smtp_server import SmtpServer
 from support.servers.smtp.smtp_sink import SmtpSink
+from support.site import Site
+from support.smtpd.smtpd_daemon import SmtpdDaemon
 
 HEADER = b"From: a@a.example\nSubject: corpus %06d\n\n"
 CORPUS = [*bodies(), *padded(len(HEADER % 0))]
@@ -89,3 +94,46 @@ def test_smtp_sink_gets_each_message_of_the_corpus_once_and_no_other(
     assert len(sent) == len(CORPUS)
     assert subjects([message.content for message in taken]) == sent
     assert all(message.mail.startswith(b"<from@a.example>") for message in taken)
+
+
+def through(port: int, body: bytes, number: int) -> bool:
+    """Send a message that is not made for SMTP, and whatever follows it; return whether queue-smtpd has taken it."""
+    envelope = b"EHLO c.example\r\nMAIL FROM:<from@a.example>\r\nRCPT TO:<to@aio.example>\r\nRCPT TO:<to@b.example>\r\n"
+    with socket.create_connection(("127.0.0.1", port), 60) as client, client.makefile("rb") as replies:
+        header = (HEADER % number).replace(b"\n", b"\r\n")
+        client.sendall(envelope + b"DATA\r\n" + header + body + b"\r\n.\r\nQUIT\r\n")
+        said = replies.read()
+    assert said.count(b"\r\n354 ") == 1 and b"\r\n221 " in said, (body, said)
+    return b"\r\n250 2.6.0 " in said
+
+
+@pytest.mark.home(relayclients="127.0.0.1", smtpdlimits="exempt 127.0.0.0/8")
+def test_what_comes_in_by_smtp_goes_out_as_one_message_or_was_refused(site: Site) -> None:
+    # The real end of a message would be one here, too, and what is behind it the sender's own words.
+    corpus = [body for body in dict.fromkeys(bodies()) if len(body) < LINE_MOST and b"\r\n.\r\n" not in body]
+    corpus = corpus[:: amount(5, 1)]
+    lax = ["smtpd_forbid_bare_newline = no", "smtpd_forbid_unauth_pipelining = no"]
+    with SmtpServer() as aiosmtpd, Postfix(main=lax) as postfix:
+        site.route(aiosmtpd.port, b=postfix.port)
+        with Suite(site.home), SmtpdDaemon(site.home, ["mx", "mx bare"]) as daemon:
+            taken: list[bytes] = []
+            for number, body in enumerate(corpus):
+                strict, bare = (through(port, body, number) for port in daemon.ports)
+                clean = re.search(rb"\r(?!\n)|(?<!\r)\n", body) is None
+                assert (strict, bare) == (clean, True), body
+                taken += [b"Subject: corpus %06d" % number] * (strict + bare)
+                daemon.said(b"")
+            wait_until(site.is_empty, 120, "the queue to be empty")
+        postfix.wait_for(len(taken), 120)
+        stored = postfix.settle()
+        log = postfix.log()
+
+    def subject(content: bytes) -> bytes:
+        return bytes(re.findall(rb"(?m)^Subject: corpus \d+", content)[0])
+
+    assert len(taken) > len(corpus) > 50
+    assert sorted(subject(message.content) for message in stored) == sorted(taken)
+    assert sorted(subject(message.content) for message in aiosmtpd.received) == sorted(taken)
+    assert {message.sender for message in stored} == {b"from@a.example"}
+    assert {message.sender for message in aiosmtpd.received} == {"from@a.example"}
+    assert SMUGGLED.decode() not in log and "non-SMTP command" not in log
