@@ -161,7 +161,8 @@ class CommitGroup:
     def go_on(self) -> bool:
         """Do what comes next; return whether `sync` must follow."""
         if self._commit is None:
-            self._commit = self._writer.group([each.draft for each in self.messages if each.refusal is None])
+            drafts = [each.draft for each in self.messages if each.refusal is None]
+            self._commit = self._writer.group(drafts, others_go_on=True)
         try:
             if self._failure is not None:
                 raise self._failure
