@@ -16,6 +16,7 @@ Every method raises OSError as the system call raised it, with the path.
 import errno
 import os
 import stat
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ SAMPLE = 4  # Of these, the first ones show whether fsync waits for a disk.
 # early.
 HELD_MOST = 512
 HELD_PART = 4
+KEPT_SECONDS = 1.0
 
 _WAITS = False  # Whether an fsync of a group has waited.
 # File systems that have no disk: fsync does nothing.
@@ -69,12 +71,13 @@ class Commit:
     the failure, if any. One thread may make the steps and another one call `sync`, but not at the same time.
 
     Up to `kept_most` directories stay open between the syncs of a Commit that is used again and again: to open one
-    costs more than a sync that need not wait.
+    costs more than a sync that need not wait. Its path may name another directory by then, of which its sync would say
+    nothing, so all are opened again each KEPT_SECONDS.
     """
 
     __slots__ = (
-        *("_contents", "_directories", "_failure", "_files", "_held_most", "_kept", "_kept_most", "_lent", "_most"),
-        "syncs",
+        *("_contents", "_directories", "_failure", "_files", "_held_most", "_kept", "_kept_most", "_kept_until"),
+        *("_lent", "_most", "syncs"),
     )
 
     def __init__(self, held_most: int = HELD_MOST, kept_most: int = 0) -> None:
@@ -82,6 +85,7 @@ class Commit:
         self._held_most = held_most
         self._kept_most = kept_most
         self._kept: dict[str, int] = {}
+        self._kept_until = 0.0
         # Files by the descriptor that wrote them.
         self._files: dict[int, str] = {}
         # Files that were changed before they were opened here.
@@ -213,8 +217,10 @@ class Commit:
         if directory in self._directories:
             return
         if directory in self._kept:
-            self._directories[directory] = self._kept.pop(directory)
-            return
+            if time.monotonic() < self._kept_until:
+                self._directories[directory] = self._kept.pop(directory)
+                return
+            self._drop_kept()
         try:
             self._directories[directory] = self._open(directory, _DIRECTORY)
         except OSError as error:
@@ -284,7 +290,11 @@ class Commit:
 
     def _close(self) -> None:
         self._close_files()
-        if len(self._kept) + len(self._directories) <= self._kept_most and -1 not in self._directories.values():
+        if time.monotonic() >= self._kept_until:
+            self._drop_kept()
+            self._close_directories()
+            self._kept_until = time.monotonic() + KEPT_SECONDS
+        elif len(self._kept) + len(self._directories) <= self._kept_most and -1 not in self._directories.values():
             self._kept.update(self._directories)
         else:
             self._close_directories()

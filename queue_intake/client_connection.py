@@ -281,8 +281,12 @@ class ClientConnection:
                 return
         if incoming.unnumbered and (place := data.find(NUMBER_PLACE)) >= 0:
             incoming.unnumbered = False
-            # In a queue that was copied it may get another one at its end.
-            data = b"%b%d%b" % (data[:place], incoming.draft.number, data[place + 1 :])
+            try:
+                # In a queue that was copied it may get another one at its end.
+                data = b"%b%d%b" % (data[:place], incoming.draft.number, data[place + 1 :])
+            except QueueTrouble as error:
+                self._refuse(incoming, refusal_of(error))
+                return
         self._write(data)
 
     def _write(self, data: bytes) -> None:

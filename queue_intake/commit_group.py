@@ -165,7 +165,7 @@ class CommitGroup:
         """Do what comes next; return whether `sync` must follow."""
         if self._commit is None:
             drafts = [each.draft for each in self.messages if each.refusal is None]
-            self._commit = self._writer.group(drafts)
+            self._commit = self._writer.group(drafts, others_go_on=True)
             if not drafts:
                 self._writer.forget()
                 return False

@@ -32,6 +32,7 @@ from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.daemon.signals import Signals, ignore
 from queue_base.errors import Failure, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_daemon_home
+from queue_base.queue import hold_marks, postman
 from queue_base.queue.layout import open_layout, queue_in_memory
 from queue_base.queue.writer import QueueWriter
 from queue_intake.acceptance import Acceptance, Refusal
@@ -49,6 +50,7 @@ from queue_intake.commit_group import (
 from queue_intake.entrance import Door, Entrance
 from queue_intake.listener import NotAllowed, TcpListener, UnixListener
 from queue_intake.sharing import Holdings, Turns, limits_for
+from queue_wire import ids
 from queue_wire.control.intake_hosts import unpack_intake
 from queue_wire.logline import alert, warning
 from queue_wire.pipes.notice import REREAD, pack_log
@@ -69,6 +71,10 @@ CHECK = 1.0  # Seconds between looks for silent clients.
 CLOSING = 30.0  # Seconds for the last commits and answers. A disk that hangs must not prevent the exit.
 KEPT = 256  # Directories of the queue that stay open.
 LOG_MAX = 1 << 20  # Bytes of log lines that queue-send has not read; others are dropped.
+
+# The writer imports these for the first message that needs them. Descriptors may be short then, or another version of
+# the suite installed.
+NEEDED_LATER = (hold_marks, postman, ids)
 
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 

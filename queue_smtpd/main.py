@@ -33,8 +33,8 @@ import uvloop
 
 from queue_base.accounts import SMTPD_ACCOUNT, Owner, become_reader, make_greylist_directory, queue_owner
 from queue_base.control import read_number
-from queue_base.daemon.processes import fill_standard_descriptors
-from queue_base.daemon.signals import ignore
+from queue_base.daemon.processes import fill_standard_descriptors, keep_descriptors
+from queue_base.daemon.signals import ignore, keep_children
 from queue_base.daemon.supervisor import Supervisor, take_variables
 from queue_base.errors import PERMANENT, Failure, Permanent, Temporary, Usage, complain
 from queue_base.home import Home, take_help, take_home
@@ -311,6 +311,9 @@ def raise_limit() -> None:
 def main(argv: list[str]) -> int:
     """Return 0, 100 or 111."""
     fill_standard_descriptors()
+    keep_descriptors()
+    # Its exit code says whether a program has queued a message.
+    keep_children()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         home, words = take_home(argv[1:])

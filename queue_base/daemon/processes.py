@@ -58,6 +58,16 @@ def fill_standard_descriptors() -> None:
             os.open(os.devnull, mode)
 
 
+def keep_descriptors() -> None:
+    """Have no program that is started later get the descriptors beyond fd 2 that this process has inherited."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if int(name) > 2:
+                os.set_inheritable(int(name), False)
+        except OSError:
+            pass  # It was that of the listing.
+
+
 def program_path(name: str) -> str:
     """Return the path of a program of the suite: in the directory of the running program, after following its links.
 

@@ -217,8 +217,11 @@ class QueueDraft(Draft):
 
     @property
     def number(self) -> int:
-        """The number that it will have; it may have another one in a queue that was copied."""
-        return os.fstat(self._handle).st_ino
+        """The number that it will have; it may have another one in a queue that was copied. Raises QueueTrouble."""
+        try:
+            return os.fstat(self._handle).st_ino
+        except OSError as error:
+            raise QueueTrouble(WRITE, f"unable to write {self.path}: {reason(error)}") from error
 
     @property
     def long_id(self) -> str:
@@ -562,9 +565,9 @@ class QueueWriter(Writer):
             group.give_up()
             raise
 
-    def group(self, messages: "list[QueueDraft]") -> "GroupCommit":
+    def group(self, messages: "list[QueueDraft]", others_go_on: bool = False) -> "GroupCommit":
         """Return the commit of finished drafts in steps. The next draft may be finished when it has ended."""
-        return GroupCommit(self._home, self._commit, messages)
+        return GroupCommit(self._home, self._commit, messages, others_go_on)
 
 
 class GroupCommit:
@@ -573,16 +576,20 @@ class GroupCommit:
     `go_on` does what comes next. While it returns True, `sync` has to be called before the next `go_on`; another thread
     may do that. When it returns False every draft is queued. Both raise QueueTrouble. After that, or any other
     exception, `give_up` removes what is not in todo/.
+
+    A draft that fails is left out, and with it those behind it; with `others_go_on` only after a failure of the disk,
+    not where a directory is missing, for example. The failure is raised when the others are queued.
     """
 
-    __slots__ = ("_commit", "_failure", "_home", "_linked", "_messages", "_named", "_path", "_step")
+    __slots__ = ("_commit", "_failure", "_home", "_left", "_messages", "_others_go_on", "_path", "_step")
 
-    def __init__(self, home: Home, commit: Commit, messages: list[QueueDraft]) -> None:
+    def __init__(self, home: Home, commit: Commit, messages: list[QueueDraft], others_go_on: bool = False) -> None:
         self._home = home
         self._commit = commit
         self._messages = messages
-        self._named: list[QueueDraft] = []
-        self._linked: list[QueueDraft] = []
+        self._others_go_on = others_go_on
+        # Those that have not failed.
+        self._left = messages
         self._failure: QueueTrouble | None = None
         self._path = ""
         self._step = 0
@@ -594,41 +601,45 @@ class GroupCommit:
         if not self._messages:
             return False
         if step == 0:
-            for message in self._messages:
-                message.note()
-            self._named = [message for message in self._messages if message.envelope < 0]
-            self._path = self._messages[0].path
+            self._do_each(QueueDraft.note)
+            self._path = self._left[0].path
             return True
         if step == 1:
-            for message in self._named:
-                message.make_intd()
-            if self._named:
-                self._path = self._named[0].intd
+            named = [message for message in self._left if message.envelope < 0]
+            if named:
+                self._do_each(_make_intd)
+                self._path = named[0].intd
                 return True
             self._step = step = 2
         if step == 2:
             self._step = 3
-            self._link()
+            self._do_each(QueueDraft.link)
+            self._path = self._left[0].todo
             return True
         pull_trigger(self._home)
-        for message in self._linked:
+        for message in self._left:
             message.queued = True
         if self._failure is not None:
             raise self._failure
         return False
 
-    def _link(self) -> None:
-        """Name the envelopes in todo/. After a failure those that were named before are queued all the same."""
-        for message in self._messages:
+    def _do_each(self, do: "Callable[[QueueDraft], None]") -> None:
+        """Do a step of each message that is left. Raises QueueTrouble if none is left then."""
+        done: list[QueueDraft] = []
+        for message in self._left:
             try:
-                message.link()
+                do(message)
             except QueueTrouble as error:
-                self._failure = error
-                break
-            self._linked.append(message)
-        if self._failure is not None and not self._linked:
+                self._failure = self._failure or error
+                cause = error.__cause__
+                alone = isinstance(cause, OSError) and cause.errno in _SURELY_NOT
+                if not (alone and self._others_go_on):
+                    break
+            else:
+                done.append(message)
+        self._left = done
+        if self._failure is not None and not done:
             raise self._failure
-        self._path = self._linked[0].todo
 
     def sync(self) -> None:
         """Wait for the disk. Raises QueueTrouble."""
@@ -642,6 +653,11 @@ class GroupCommit:
         self._commit.forget()
         for message in self._messages:
             message.discard()
+
+
+def _make_intd(message: QueueDraft) -> None:
+    if message.envelope < 0:
+        message.make_intd()
 
 
 def mail_date(seconds: float) -> str:

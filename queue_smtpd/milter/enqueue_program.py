@@ -146,7 +146,13 @@ class EnqueuePrograms:
             setsigmask=[],
             setsigdef=[signal.SIGPIPE, signal.SIGHUP, signal.SIGTERM, signal.SIGINT],
         )
-        running = _RunningProgram(pid)
+        try:
+            running = _RunningProgram(pid)
+        except OSError:
+            # Such as for lack of descriptors. Nobody would learn what became of it.
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
         try:
             return await running.ended
         finally:

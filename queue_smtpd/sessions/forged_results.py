@@ -6,8 +6,9 @@
 
 A field is forged if it names one of our authserv-ids: nobody but this host may write them, and the message comes from
 elsewhere. The case does not count. The id may stand behind comments, on a folded line, in quotes, with a version behind
-it. A field is also removed if the first FIELD_MOST bytes have no complete id, since nobody can say whose it is. All
-other bytes go on as they are, so signatures of other fields are not broken. The header ends at the first empty line.
+it. A field is also removed if its first FIELD_MOST bytes, or PARTS_MOST words, have no semicolon, or an encoded word is
+in front of it, since nobody can say whose it is. All other bytes go on as they are, so signatures of other fields are
+not broken. The header ends at the first empty line.
 
 A piece costs time in proportion to its length, and at most FIELD_MOST bytes are kept back.
 """
@@ -17,44 +18,51 @@ from collections.abc import Set
 
 # Of a field, in which its authserv-id must be.
 FIELD_MOST = 4096
+# Of a field up to its first semicolon: words, spaces, brackets. Each costs time.
+PARTS_MOST = 200
 _NAME = b"authentication-results"
 # What a line of the header begins with that matters: the end of it, or one of these fields. Old mail has spaces before
-# the colon. A bare CR, where the listener takes it, is a space for some readers.
-_LINE = re.compile(rb"\n(?:\n|authentication-results[ \t\r:])", re.IGNORECASE)
-_BEGIN = re.compile(rb"authentication-results[ \t\r]*:", re.IGNORECASE)
+# the colon, perhaps on the next line. A bare CR, where the listener takes it, is a space for some readers.
+_LINE = re.compile(rb"\n(?:\n|authentication-results[ \t\r\n:])", re.IGNORECASE)
+_BEGIN = re.compile(rb"authentication-results[ \t\r\n]*:", re.IGNORECASE)
 # A field ends before a line that is no continuation.
 _FIELD_END = re.compile(rb"\n(?=[^ \t\r])")
+# Begins an encoded word (RFC 2047), which has no place in front of an id.
+_ENCODED = b"=?"
 _PARTS = re.compile(rb"""\\.|[()";]|\s+|[^\\()";\s]+|\\""", re.DOTALL)
 
 
 def authserv_ids(value: bytes) -> frozenset[bytes] | None:
-    """Return the ids, in lower case, that a reader may see in the value of a field; None if no id is complete.
+    """Return the ids, in lower case, that a reader may see in the value of a field; None if nobody can say.
 
-    A comment ends an id, but some readers take it out before they look. A backslash belongs into quotes; elsewhere it
-    may end an id, or not.
+    A comment or a space ends an id, but some readers take comments out before they look, and OpenDMARC spaces beside a
+    dot. A backslash belongs into quotes; elsewhere it may end an id, or not. A reader may decode encoded words, or
+    take a bracket for a comment where it is none.
     """
     found: set[bytes] = set()
     word = b""
     depth = 0
     quoted = False
-    for match in _PARTS.finditer(value):
+    for steps, match in enumerate(_PARTS.finditer(value), 1):
         part = match[0]
+        if steps > PARTS_MOST:
+            return None
         if depth:
             depth += (part == b"(") - (part == b")")
-        elif quoted:
-            if part == b'"':
-                quoted = False
-            elif not part.isspace() or b"\n" not in part:
-                word += part[1:] if part[:1] == b"\\" else part
-        elif part == b"(":
-            depth = 1
-            found.add(word)
         elif part == b'"':
-            quoted = True
-        elif part == b";" or part.isspace():
-            if word or part == b";":
-                found.add(word)
-                return frozenset([each.lower() for each in found])
+            quoted = not quoted
+            found.add(word)
+        elif quoted:
+            if not part.isspace() or b"\n" not in part:
+                word += part[1:] if part[:1] == b"\\" else part
+        elif part == b"(" or part.isspace():
+            depth = int(part == b"(")
+            found.add(word)
+        elif part == b";":
+            found.add(word)
+            if b"(" in word or _ENCODED in value[: match.end()]:
+                return None
+            return frozenset([each.lower() for each in found])
         elif part != b")":
             if part[:1] == b"\\":
                 found.add(word)
@@ -105,7 +113,8 @@ class ForgedResults:
                 self._over = True
                 passed.append(text[begin:])
                 break
-            end = _FIELD_END.search(text, match.end())
+            # The last byte of the match may end the field.
+            end = _FIELD_END.search(text, match.end() - 1)
             if end is None and len(text) - begin < FIELD_MOST:
                 self._held, self._begins_line = text[begin:], True
                 break

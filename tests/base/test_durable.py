@@ -5,6 +5,7 @@ import os
 import resource
 import tempfile
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -430,3 +431,26 @@ def test_everything_is_written_where_the_system_takes_only_pieces(monkeypatch: p
     write_all(99, b"0123456789")
 
     assert b"".join(taken) == b"0123456789"
+
+
+def test_a_directory_that_was_replaced_is_not_kept_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    place, aside = tmp_path / "mess", tmp_path / "aside"
+    place.mkdir()
+    commit = Commit(kept_most=8)
+
+    def sync(name: str) -> None:
+        commit.create(f"{place}/{name}", b"x", 0o600)
+        commit.sync()
+
+    for number in range(4):
+        sync(f"{number}")
+    assert open_files(place) == [str(place)]
+    place.rename(aside)
+    place.mkdir()
+    # However often it is used.
+    for number in range(9):
+        clock[0] += durable.KEPT_SECONDS / 4
+        sync(f"new {number}")
+    assert open_files(aside) == [] and open_files(place) == [str(place)]

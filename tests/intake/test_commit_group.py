@@ -191,3 +191,31 @@ def test_an_envelope_that_cannot_be_is_refused_for_good(writer: QueueWriter, tmp
         message = ReceivedMessage(draft, package, b"ann", Place(), "uid 1", 0, accept(writer, tmp_path))
         prepare(message)
         assert message.refusal is not None and message.refusal.letter == b"D"
+
+
+@pytest.mark.parametrize("missing", ["hold", "todo"])
+def test_a_directory_that_is_missing_refuses_only_the_messages_that_need_it(
+    writer: QueueWriter, receive: Callable[[], ReceivedMessage], monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    messages = [receive() for _ in range(5)]
+    group = CommitGroup(writer)
+    messages[1].draft.hold = messages[3].draft.hold = b"looked at"
+    for message in messages:
+        group.add(message)
+    todo = Path(messages[1].draft.todo)
+    bad = [messages[1]] if missing == "todo" else [messages[1], messages[3]]
+    if missing == "hold":
+        for bucket in (todo.parents[2] / "hold").iterdir():
+            bucket.rmdir()
+    else:
+        # The name of its envelope is taken by then, as by a person.
+        todo.write_bytes(b"")
+    while group.go_on():
+        group.sync()
+    good = [message for message in messages if message not in bad]
+    assert [message.refusal for message in good] == [None] * len(good)
+    assert all(message.draft.queued and Path(message.draft.todo).exists() for message in good)
+    for message in bad:
+        assert message.refusal is not None and message.refusal.letter == b"Z" and not message.draft.queued
+        assert not Path(message.draft.path).exists()
+    assert group.trouble

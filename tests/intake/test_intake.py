@@ -426,3 +426,10 @@ def test_queue_start_runs_it_and_its_mail_is_delivered(home: Home) -> None:
         os.kill(suite.daemon("queue-intake"), signal.SIGKILL)
         suite.wait_for("alert: oh no! lost queue-intake connection! dying...")
         assert suite.process.wait(60) == 111
+
+
+def test_what_a_held_message_needs_is_imported_before_there_is_one() -> None:
+    """Descriptors may be short then, or another version may be installed: its whole commit would be refused."""
+    names = ["queue_base.queue.hold_marks", "queue_base.queue.postman", "queue_wire.ids"]
+    script = "import sys, queue_intake.main; sys.exit(not set(sys.argv[1:]) <= set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", script, *names], timeout=60).returncode == 0

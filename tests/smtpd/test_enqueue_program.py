@@ -1,6 +1,7 @@
 """queue-smtpd with QUEUE_ENQUEUE: the program decides what becomes of a message, and none of them does harm."""
 
 import asyncio
+import errno
 import os
 import smtplib
 import sys
@@ -32,7 +33,7 @@ QUEUE = f"""exec 0<"$QUEUE_HOME/scanned"; exec {sys.executable} {BIN}/queue-enqu
 class Programmed:
     """A home with queue-intake, and a queue-smtpd whose program does what the file `does` says."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, shell: str = "") -> None:
         self.home = stack.enter_context(shared_home(0))
         Path(self.home.control, "rcpthosts").write_text("example.org\n")
         Path(self.home.control, "relayclients").write_text("127.0.0.1\n")
@@ -41,7 +42,8 @@ class Programmed:
         self.program.write_text('#!/bin/sh\n. "$QUEUE_HOME/does"\n')
         self.program.chmod(0o755)
         stack.enter_context(IntakeDaemon(self.home))
-        self.daemon = stack.enter_context(SmtpdDaemon(self.home, environment={"QUEUE_ENQUEUE": str(self.program)}))
+        environment = {"QUEUE_ENQUEUE": str(self.program)}
+        self.daemon = stack.enter_context(SmtpdDaemon(self.home, environment=environment, shell=shell))
 
     def send(self, does: str) -> None:
         """Send a message, of which the program does that."""
@@ -92,6 +94,17 @@ def test_a_program_queues_the_message_with_its_changes_and_knows_the_client(prog
     assert found.message.endswith(TEXT.replace("\r", "").encode())
     assert (found.envelope.sender, found.envelope.recipients) == (ANN.encode(), [BOB.encode(), JOE.encode()])
     programmed.daemon.wait_for(b": queued - bytes ")
+
+
+def test_a_program_is_not_harmed_by_what_the_server_has_inherited() -> None:
+    with ExitStack() as stack:
+        careless = Programmed(stack, "trap '' CHLD; exec 7</dev/null 9</dev/null; ")
+        listing = 'for each in /proc/$$/fd/*; do echo "${each##*/}"; done >"$QUEUE_HOME/open"; exit 31'
+        code, said = careless.refusal(listing)
+        assert (code, said[:5]) == (554, b"5.3.0")
+        # The shell has the file that it writes to, and the one that it reads.
+        found = set(map(int, Path(careless.home.path, "open").read_text().split()))
+        assert {0, 1, 2} < found and not {7, 9} & found
 
 
 def test_a_path_that_is_not_absolute_takes_no_mail(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,3 +189,19 @@ def test_one_that_is_not_there_or_may_not_be_run_is_trouble_that_may_pass(home: 
     for path in (tmp_path / "none", tmp_path):
         answer, why = asyncio.run(play(str(path)))
         assert answer == Answer(LATER, b"unable to exec qq (#4.3.0)") and why.startswith(b"failed: ")
+
+
+def test_a_program_that_nobody_can_wait_for_is_killed_and_reaped(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = []
+
+    def full(pid: int) -> int:
+        pids.append(pid)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", full)
+    [(answer, why)] = run(home, tmp_path, "exec sleep 1000")
+    assert answer.letter == LATER and why == b"failed: too many open files"
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pids[0], os.WNOHANG)

@@ -44,6 +44,21 @@ FORGED = [
     # A backslash stands for nothing here.
     b"Authentication-Results: mx.example.org\\; none\n",
     b"Authentication-Results: mx.exam\\ple.org; none\n",
+    b"Authentication-Results: \"mx.example.org\"evil; none\n",
+    # OpenDMARC reads the parts of an id with spaces, comments and quotes between them.
+    b"Authentication-Results: mx .example. org; none\n",
+    b"Authentication-Results: mx (a) . (b) example\n .org 1; none\n",
+    b'Authentication-Results: mx "." example \\. org; none\n',
+    b"Authentication-Results: mx ).example ).org; none\n",
+    b'Authentication-Results: "(a" mx.example.org; none\n',
+    b"Authentication-Results: \\( mx.example.org; none\n",
+    # Readers that put lines together before they look for the colon.
+    b"Authentication-Results\n : mx.example.org; none\n",
+    b"Authentication-Results\n\t\n :\n mx.example.org; none\n",
+    # Readers that decode encoded words, such as email.policy.default.
+    b"Authentication-Results: =?us-ascii?q?mx.example.org?=; none\n",
+    b"Authentication-Results: =?us-ascii?q?mx.example.org=3B_none?=\n",
+    b"Authentication-Results: (=?us-ascii?q?=29_mx.example.org=3B_dkim=3Dpass_=28?=) mx.example.net; none\n",
     # Nobody can say whose they are.
     b"Authentication-Results: (never ends; mx.example.org; none\n",
     b'Authentication-Results: "never ends; none\n',
@@ -64,6 +79,8 @@ FOREIGN = [
     b"Authentication-Results: mx.example.net; " + b"dkim=pass;\n " * FIELD_MOST + b"spf=pass\n",
     b"Authentication-Results:\n",
     b"Authentication-Results\n",
+    b"Authentication-Results\n x\n",
+    b"Authentication-Results: spf=pass (sender IP is 192.0.2.1) smtp.mailfrom=example.net; none\n",
     b"Authentication-Results are mx.example.org; none\n",
     b"Authentication-Results " + b"are " * FIELD_MOST + b"mx.example.org; none\n",
     b"Authentication-Results-X: mx.example.org; none\n",
@@ -119,7 +136,8 @@ def test_what_is_left_is_never_sealed_by_queue_remote(text: bytes) -> None:
 
 
 def test_a_header_of_many_fields_takes_little_time_and_memory() -> None:
-    for line in (b"A:\n", FORGED[1], FOREIGN[0], b"\n".join([b"A: b", b" c", b""])):
+    comments = b"Authentication-Results:" + b"()" * (FIELD_MOST // 2 - 20) + b"a;\n"
+    for line in (b"A:\n", FORGED[1], FOREIGN[0], b"\n".join([b"A: b", b" c", b""]), comments):
         text = line * ((1 << 20) // len(line))
         removal = ForgedResults(OURS)
         worst = 0.0

@@ -39,7 +39,8 @@ def trusting() -> ssl.SSLContext:
 class SmtpdDaemon:
     """A daemon with a listener for each role, with its options. `ports` are theirs, `log` has its lines.
 
-    given: it gets a listening socket of ours instead of opening one. environment: variables that it has, too.
+    given: it gets a listening socket of ours instead of opening one. environment: variables that it has, too. shell:
+    commands of the shell that starts it.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class SmtpdDaemon:
         roles: Sequence[str] = ("mx",),
         given: bool = False,
         environment: Mapping[str, str] | None = None,
+        shell: str = "",
     ) -> None:
         self.ports = free_ports(len(roles))
         lines = [f"127.0.0.1:{port} {role}\n" for port, role in zip(self.ports, roles, strict=True)]
@@ -67,13 +69,13 @@ class SmtpdDaemon:
             variables["LISTEN_FDS"] = "1"
         command = [str(BIN / "queue-smtpd"), "--home", home.path]
         self.process: Forked | subprocess.Popen[bytes]
-        if can_fork("queue-smtpd"):
+        if can_fork("queue-smtpd") and not shell:
             self.process = fork("queue-smtpd", command, descriptors, variables=variables)
         else:
             # The shell gives it descriptor 3.
             script = f'exec 3<&{listening.fileno()}; exec "$@"' if listening is not None else 'exec "$@"'
             self.process = subprocess.Popen(
-                ["/bin/bash", "-c", script, "x", sys.executable, *command],
+                ["/bin/bash", "-c", shell + script, "x", sys.executable, *command],
                 stdin=null,
                 stderr=writer,
                 pass_fds=[listening.fileno()] if listening is not None else [],
