@@ -2,6 +2,7 @@
 
 import smtplib
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,7 @@ def test_no_form_of_an_address_takes_mail_of_a_stranger_elsewhere(site: Site, na
     with SmtpServer() as elsewhere:
         site.route(elsewhere.port)
         with Suite(site.home), SmtpdDaemon(site.home) as daemon:
+            wait_until(Path(site.home.queue, "intake", "socket").exists, 60, "queue-intake")
             accepted = 0
             for form in FORMS:
                 with smtplib.SMTP("127.0.0.1", daemon.ports[0], timeout=60) as client:
