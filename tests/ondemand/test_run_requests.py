@@ -75,7 +75,8 @@ def test_garbage_is_refused_or_read(data: bytes) -> None:
             assert unpack_run_request(payload_of(pack_run_request(request))) == request
         with suppress(FormatError):
             answer = unpack_run_answer(payload)
-            assert unpack_run_answer(payload_of(pack_run_answer(answer))) == answer
+            plain = answer._replace(text=answer.text.replace(b"\0", b"_"))
+            assert unpack_run_answer(payload_of(pack_run_answer(answer))) == plain
 
 
 def payload_of(netstring: bytes) -> bytes:
