@@ -12,6 +12,7 @@ import click
 import pytest
 
 from queue_admin.commands.home import init
+from queue_admin.home.chosen import Choice
 from queue_admin.home.daemon_accounts import DaemonAccounts
 from queue_base.accounts import Owner
 from queue_base.errors import Permanent
@@ -154,7 +155,7 @@ def test_init_makes_all_and_then_names_what_its_accounts_cannot_read(
     hidden.mkdir(mode=0o700)
     monkeypatch.setattr(init, "choose_accounts", lambda home: DaemonAccounts(Owner(ACCOUNT, ACCOUNT), None))
     monkeypatch.setattr(sys, "executable", str(hidden / "python3"))
-    context = click.Context(init.command, obj=None)
+    context = click.Context(init.command, obj=Choice(None, None))
     with pytest.raises(Permanent, match=f"unable to read {hidden} as account queue: permission denied; install"):
         context.invoke(init.command, home=str(place / "home"), me="mail.example.org", as_me=True)
     assert (place / "home/queue/lock/trigger").exists()
