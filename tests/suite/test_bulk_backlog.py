@@ -61,6 +61,8 @@ def started(suite: Suite, numbers: list[int]) -> list[int]:
 def test_normal_mail_that_waits_behind_a_backlog_is_started_first(site: Site) -> None:
     with Sink() as sink:
         site.route(sink.port)
+        # Where places are free, bulk need not wait until a normal message is loaded.
+        site.control("concurrencyremote", "2")
         queue_mail(site, 600, "bulk.example", "bulk")
         normal = queue_mail(site, 8, "normal.example")
         with Suite(site.home) as suite:
