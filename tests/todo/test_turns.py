@@ -76,6 +76,7 @@ def test_one_that_must_be_alone_is_never_sorted_and_comes_alone() -> None:
     assert pending.take(250) == [1]
 
 
+@pytest.mark.pure("replaces a method of a compiled class")
 def test_names_that_come_soon_after_others_wake_nobody_until_all_are_taken_together(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
