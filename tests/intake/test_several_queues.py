@@ -39,7 +39,9 @@ def test_it_spreads_messages_and_goes_on_with_the_others_when_a_disk_is_taken_ou
     with IntakeDaemon(several) as daemon:
         # It is no child of queue-send, whose end would end it.
         daemon.close_input()
-        assert hand_in(several, 20) == {"a": 10, "b": 10}
+        # One that is a little slower for a moment gets less.
+        taken = hand_in(several, 20)
+        assert sum(taken.values()) == 20 and min(taken["a"], taken["b"]) >= 3
         path = several.queues["a"]
         os.rename(path, path + ".out")
         wait_until(lambda: hand_in(several, 2) == {"b": 2})
