@@ -37,7 +37,7 @@ from queue_base.home import Home
 from queue_base.queue.inflow import InflowControl
 from queue_base.queue.writer import Draft, Writer
 from queue_inject.source import Deadline
-from queue_wire.files.envelope import check_address
+from queue_wire.files.envelope import check_address, pack_enqueue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ class FilterDraft(Draft):
         self._send(self._handle, data)
 
     def finish(self, sender: bytes, recipients: list[bytes]) -> None:
-        tail = b"".join([b"T%s\0" % check_address(recipient) for recipient in recipients])
-        self._envelope = b"F%s\0%s\0" % (check_address(sender), tail)
+        self._envelope = pack_enqueue(check_address(sender), map(check_address, recipients))
         self._watch_unread(self._handle)
         self.close()
 

@@ -14,6 +14,7 @@ from queue_base.daemon.signals import keep_children
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, Usage, complain, reason
 from queue_base.home import find_home, take_help
+from queue_wire.files.envelope import pack_enqueue
 
 _STOP = 99
 _CHUNK = 1 << 16
@@ -105,9 +106,9 @@ def _forward(addresses: list[str], name: str) -> None:
     os.close(names)
     _copy(head, to_message)
     # The end of the envelope queues the message, so nothing is queued if this process is killed before.
-    recipients = b"".join([b"T%s\0" % os.fsencode(address) for address in addresses])
+    envelope = pack_enqueue(sender, map(os.fsencode, addresses))
     try:
-        write_all(to_names, b"F%s\0%s\0" % (sender, recipients))
+        write_all(to_names, envelope)
     except BrokenPipeError:
         pass
     os.close(to_names)

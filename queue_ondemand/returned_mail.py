@@ -18,6 +18,7 @@ from queue_base.reports.bounce_report import BounceFacts, compose_steps
 from queue_ondemand.ondemand_files import OnDemandConfig
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
 from queue_wire.files.cluster import StoredRecipient
+from queue_wire.files.envelope import pack_enqueue
 
 HEADER_MOST = 65536
 POLL_EVERY = 0.1  # Seconds between checks of children that have no pidfd.
@@ -71,7 +72,7 @@ def compose_return(group: FailedGroup, config: OnDemandConfig, now: int) -> tupl
         now,
         f"{now}.{first.message}.{os.getpid()}.{time.monotonic_ns()}.bounce",
     )
-    return b"".join(compose_steps(facts)), b"F%s\0T%s\0\0" % (bouncer, recipient)
+    return b"".join(compose_steps(facts)), pack_enqueue(bouncer, [recipient])
 
 
 class ReturnProcess:

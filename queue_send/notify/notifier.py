@@ -24,6 +24,7 @@ from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
 from queue_send.messages.message_files import Store
+from queue_wire.files.envelope import pack_enqueue
 from queue_wire.format_error import FormatError
 
 COMPOSING = 0.003  # Seconds of work on a mail in one turn of the loop, and one more step of about a millisecond.
@@ -235,7 +236,7 @@ class Notifier(ABC):
             return
         files: list[int] = []
         try:
-            for pieces in mail.pieces, [b"F%s\0T%s\0\0" % (mail.sender, mail.recipient)]:
+            for pieces in mail.pieces, [pack_enqueue(mail.sender, [mail.recipient])]:
                 files.append(os.memfd_create("mail"))
                 for piece in pieces:
                     write_all(files[-1], piece)

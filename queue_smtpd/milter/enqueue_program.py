@@ -21,6 +21,7 @@ from queue_base.durable import write_all
 from queue_base.errors import NO_PROGRAM, explain_code, is_permanent, known_code, reason
 from queue_base.home import Home
 from queue_smtpd.processes.log_writer import LogWriter
+from queue_wire.files.envelope import pack_enqueue
 from queue_wire.pipes.qmtp import ACCEPTED, NUMBER_PLACE, PERMANENT, TEMPORARY, Answer
 
 # Programs of a process at once; a message waits until one has ended.
@@ -124,8 +125,9 @@ class EnqueuePrograms:
             return _answer(ACCEPTED, "ok -"), b""
         if code < 0:
             return _answer(TEMPORARY, "qq crashed (#4.3.0)"), b"failed: it was killed by signal %d" % -code
-        text = explain_code(known_code(code))
-        if is_permanent(known_code(code)):
+        known = known_code(code)
+        text = explain_code(known)
+        if is_permanent(known):
             return _answer(PERMANENT, text), b"refuses message: it exited %d" % code
         return _answer(TEMPORARY, text), f"failed: it exited {code}: {text}".encode()
 
@@ -177,7 +179,7 @@ async def _write_input(given: _Input, message: GivenMessage) -> None:
             # Other connections have their turns.
             await asyncio.sleep(0)
         given.add(size, file.fileno())
-    envelope = b"F%s\0%s\0" % (message.sender, b"".join([b"T%s\0" % each for each in message.recipients]))
+    envelope = pack_enqueue(message.sender, message.recipients)
     with tempfile.TemporaryFile(buffering=0) as file:
         write_all(file.fileno(), envelope)
         given.add(len(envelope), file.fileno())

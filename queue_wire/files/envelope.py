@@ -10,6 +10,10 @@ Addresses are bytes without NUL, at most ADDRESS_MAX long. Nothing else about th
 
 from queue_wire.format_error import AddressTooLong, FormatError, quoted
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 # qmail-queue gives up at the 1003rd byte of an address (its ADDR), so 1,002 is the longest it takes.
 ADDRESS_MAX = 1002
 CLASS_MOST = 31  # Bytes of the name of a class (queue_wire.control.priorities).
@@ -47,6 +51,11 @@ def check_address(address: bytes) -> bytes:
     if b"\0" in address:
         raise FormatError(f"address holds a NUL: {quoted(address)}")
     return address
+
+
+def pack_enqueue(sender: bytes, recipients: "Iterable[bytes]") -> bytes:
+    """Return what queue-enqueue reads on its fd 1. It checks the addresses; nothing is checked here."""
+    return b"F%s\0%s\0" % (sender, b"".join([b"T%s\0" % recipient for recipient in recipients]))
 
 
 def pack_todo(envelope: Envelope) -> bytes:

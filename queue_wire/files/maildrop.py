@@ -10,7 +10,7 @@ because clients send it last. `tmp.X` is an incomplete file, `mail.X` a complete
 An envelope has at most ENVELOPE_MAX bytes and RECIPIENTS_MAX recipients, because queue-pickup keeps it in memory.
 """
 
-from queue_wire.files.envelope import EnvelopeReader, check_address, is_class_name
+from queue_wire.files.envelope import EnvelopeReader, check_address, is_class_name, pack_enqueue
 from queue_wire.format_error import FormatError, quoted
 
 TEMPORARY_PREFIX = "tmp."
@@ -52,8 +52,7 @@ def unpack_header(data: bytes) -> int:
 
 def pack_envelope(sender: bytes, recipients: list[bytes], priority: str = "") -> bytes:
     """Return the envelope with its final NUL, and the class that is asked for. Raises AddressTooLong, FormatError."""
-    tail = b"".join([b"T%s\0" % check_address(recipient) for recipient in recipients])
-    packed = b"F%s\0%s\0" % (check_address(sender), tail)
+    packed = pack_enqueue(check_address(sender), map(check_address, recipients))
     if priority:
         packed += b"P%s\0" % priority.encode("ascii")
     if len(packed) > ENVELOPE_MAX or len(recipients) > RECIPIENTS_MAX:
