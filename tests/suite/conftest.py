@@ -12,6 +12,7 @@ import pytest
 
 from support.local.good_mail import GoodMail, good_mail
 from support.queues.home import CLASSIFYAFTER
+from support.servers.ports import free_port
 
 WAYS = {"from the notice": "", "classified first": "0"}
 
@@ -45,3 +46,17 @@ def mail(way: None) -> Iterator[GoodMail]:
     """Yield a site that good mail is sent through."""
     with good_mail() as found:
         yield found
+
+
+@pytest.fixture
+def port() -> int:
+    """Return the port of an on-demand domain's host, which is down."""
+    return free_port()
+
+
+@pytest.fixture
+def customer(mail: GoodMail, port: int) -> GoodMail:
+    """Give a site with an on-demand domain, whose host is down."""
+    mail.control("ondemand", "customer.example:etrn probe never\n")
+    mail.control("smtproutes", f"customer.example:127.0.0.1:{port}\n:127.0.0.1:{mail.sink.port}\n")
+    return mail

@@ -8,27 +8,12 @@ import pytest
 from support.local.good_mail import GoodMail
 from support.processes.suite import Suite, enqueue, program
 from support.queues.letters import letter_text, token_of
-from support.servers.ports import free_port
 from support.servers.smtp.sink import Sink
 from support.smtpd.smtpd_daemon import SmtpdDaemon
 from support.tools import need
 
 STORED = r"^delivery \d+: success: stored_for_customer\.example"
 ENDED = r"^ondemand customer\.example ended: delivered 1 failed 0 deferred 0"
-
-
-@pytest.fixture(name="port")
-def fixture_port() -> int:
-    """Return the port of the domain's host, which is down."""
-    return free_port()
-
-
-@pytest.fixture(name="customer")
-def fixture_customer(mail: GoodMail, port: int) -> GoodMail:
-    """Give a site with an on-demand domain, whose host is down."""
-    mail.control("ondemand", "customer.example:etrn probe never\n")
-    mail.control("smtproutes", f"customer.example:127.0.0.1:{port}\n:127.0.0.1:{mail.sink.port}\n")
-    return mail
 
 
 def send(mail: GoodMail, suite: Suite, token: str, count: int = 1) -> None:

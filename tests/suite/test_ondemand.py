@@ -3,32 +3,15 @@
 import os
 import signal
 
-import pytest
-
 from queue_wire.admin.ondemand_socket import EMPTY, ETRN, LATER, STARTED, UNKNOWN
 from support.local.good_mail import GoodMail
 from support.processes.ondemand_client import ask
 from support.processes.suite import Suite, enqueue, wait_until
 from support.queues.letters import letter_text, token_of
-from support.servers.ports import free_port
 from support.servers.smtp.sink import Sink
 
 STORED = r"^delivery \d+: success: stored_for_customer\.example"
 DONE = r"^ondemand customer\.example done "
-
-
-@pytest.fixture(name="port")
-def fixture_port() -> int:
-    """Return the port of the domain's host, which is down."""
-    return free_port()
-
-
-@pytest.fixture(name="customer")
-def fixture_customer(mail: GoodMail, port: int) -> GoodMail:
-    """Give a site with an on-demand domain, whose host is down."""
-    mail.control("ondemand", "customer.example:etrn probe never\n")
-    mail.control("smtproutes", f"customer.example:127.0.0.1:{port}\n:127.0.0.1:{mail.sink.port}\n")
-    return mail
 
 
 def send(mail: GoodMail, token: str, *recipients: bytes, sender: bytes = b"joe@me.example.org") -> None:

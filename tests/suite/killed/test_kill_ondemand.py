@@ -10,24 +10,9 @@ from support.local.good_mail import GoodMail
 from support.processes.ondemand_client import ask
 from support.processes.suite import Suite, enqueue, wait_until
 from support.queues.letters import letter_text, token_of
-from support.servers.ports import free_port
 from support.servers.smtp.sink import Sink
 
 MESSAGES = 4
-
-
-@pytest.fixture(name="port")
-def fixture_port() -> int:
-    """Return the port of the domain's host."""
-    return free_port()
-
-
-@pytest.fixture(name="customer")
-def fixture_customer(mail: GoodMail, port: int) -> GoodMail:
-    """Give a site with an on-demand domain."""
-    mail.control("ondemand", "customer.example:etrn probe never\n")
-    mail.control("smtproutes", f"customer.example:127.0.0.1:{port}\n:127.0.0.1:{mail.sink.port}\n")
-    return mail
 
 
 class Killer:
