@@ -35,8 +35,6 @@ def home_of(context: click.Context, directory: str | None = None) -> Home:
     return home if found.queue is None else named_queue(home, found.queue)
 
 
-
-
 def each_queue(home: Home, act: Callable[[Home], None], heading: bool = True, both: bool = False) -> None:
     """Call `act` with each queue of a home; with only one that is all. Raises Exit with the code of the command.
 
