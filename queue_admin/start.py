@@ -46,7 +46,8 @@ HIGH = 64
 class DaemonSpec(NamedTuple):
     """A daemon: its program and account, queue-send's ends of its two pipes, and whether it inherits sendmutex.
 
-    sockets: descriptors of listening sockets that it inherits.
+    sockets: descriptors of listening sockets that it inherits. takes_connections: its input is a Unix socket, so that
+    connections can be passed to it.
     """
 
     program: str
@@ -55,6 +56,7 @@ class DaemonSpec(NamedTuple):
     from_it: int
     holds_lock: bool
     sockets: tuple[int, ...] = ()
+    takes_connections: bool = False
 
 
 def daemons(accounts: DaemonAccounts, remotes: int, sockets: tuple[int, ...] | None) -> list[DaemonSpec]:
@@ -91,7 +93,7 @@ def on_demand_daemons(home: Home, accounts: DaemonAccounts) -> list[DaemonSpec]:
     except (OSError, Temporary):
         pass  # queue-ondemand says what is wrong.
     return [
-        DaemonSpec("queue-remote", accounts.remote, processes.KEEPER_JOBS, processes.KEEPER_REPORTS, False),
+        DaemonSpec("queue-remote", accounts.remote, processes.KEEPER_JOBS, processes.KEEPER_REPORTS, False, (), True),
         DaemonSpec("queue-ondemand", accounts.queue, processes.ONDEMAND_JOBS, processes.ONDEMAND_REPORTS, True),
     ]
 
@@ -101,7 +103,7 @@ def start(words: list[str], daemon: DaemonSpec, lock: int, given: Mapping[int, i
 
     `given` are more descriptors of the daemon, in the same form.
     """
-    its_input, to_it = _pipe()
+    its_input, to_it = _socket_pair() if daemon.takes_connections else _pipe()
     from_it, its_output = _pipe()
     if os.fork() == 0:
         _child(words, daemon, its_input, its_output, lock, given)
@@ -116,6 +118,14 @@ def _pipe() -> tuple[int, int]:
     for end in ends:
         os.close(end)
     return moved[0], moved[1]
+
+
+def _socket_pair() -> tuple[int, int]:
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    moved = _move(ends[0]), _move(ends[1])
+    for end in ends:
+        end.close()
+    return moved
 
 
 def _child(
@@ -189,8 +199,8 @@ def open_sockets(home: Home) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _move(listener: socket.socket) -> int:
-    return fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD_CLOEXEC, HIGH)
+def _move(end: socket.socket) -> int:
+    return fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, HIGH)
 
 
 def keep_notification(variables: dict[str, str]) -> dict[int, int]:

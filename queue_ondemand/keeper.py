@@ -8,7 +8,13 @@ this process.
 
 A domain that has stored mail is probed, unless control/ondemand says never, and a run delivers the mail when a probe, a
 client's ETRN or the administrator wants it. There is one run of a domain at a time, and RUNS_MOST of all domains; more
-wait. The disk is used in the disk thread alone, so a slow disk delays neither reports nor probes.
+wait.
+
+Mail for an `atrn` domain is stored without an attempt. A host that asks with ATRN gets the mail of its domains over its
+own connection, which queue-remote is given: a run for each domain, one after the other. These runs wait for no others
+and no others for them; there are REVERSALS_MOST such hosts at a time.
+
+The disk is used in the disk thread alone, so a slow disk delays neither reports nor probes.
 """
 
 import os
@@ -33,7 +39,10 @@ from queue_ondemand.run_requests import EtrnLimits
 from queue_wire import logline
 from queue_wire.address import split_address
 from queue_wire.admin.ondemand_socket import (
+    ATRN,
     BOUNCE,
+    BROKEN,
+    CLEAN,
     DELETE,
     EMPTY,
     ETRN,
@@ -45,7 +54,7 @@ from queue_wire.admin.ondemand_socket import (
     RunRequest,
 )
 from queue_wire.files.cluster import Cluster, ClusterRecord, StoredRecipient
-from queue_wire.pipes.job import Job
+from queue_wire.pipes.job import Job, ReversedHost
 from queue_wire.pipes.report import (
     HOST_SCOPE,
     MESSAGE_SCOPE,
@@ -58,6 +67,7 @@ from queue_wire.pipes.report import (
 )
 
 RUNS_MOST = 50
+REVERSALS_MOST = 100
 # Messages that are stored with one commit, as far as descriptors allow: each may have a domain of its own, for which
 # DESCRIPTORS files and directories are open.
 GROUP_MOST = 400
@@ -68,6 +78,7 @@ EXPIRY_EVERY = 3600.0  # Seconds between two searches of a domain for expired ma
 EXPIRY_SPREAD = 600.0
 RETURNED = b"The administrator of this host has returned the message without another delivery. (#5.7.0)\n"
 DELETED = b"deleted by the administrator\n"
+HOST_ASKS = b"Its host asks for it with ATRN.\n"
 TOO_OLD = b"It was stored for too long, and nobody has taken it. (#4.4.7)\n"
 
 Verdicts = list[tuple[bytes, bytes]]
@@ -91,6 +102,21 @@ class _Storing:
     def deferred(self) -> list[int]:
         """The places of the recipients that are to be stored."""
         return [place for place, (letter, _) in enumerate(self.verdicts) if letter == TEMPORARY]
+
+
+class _HostRuns:
+    """A host that takes the mail of its domains over its own connection. `left`: those whose run has not begun.
+
+    `ended` is called with the second answer. `broken`: the connection can carry no more.
+    """
+
+    __slots__ = ("broken", "domains", "ended", "left")
+
+    def __init__(self, domains: list[bytes], ended: Callable[[RunAnswer], None]) -> None:
+        self.domains = domains
+        self.left = deque(domains)
+        self.ended = ended
+        self.broken = False
 
 
 class Keeper:
@@ -125,6 +151,9 @@ class Keeper:
         self._is_storing = False
         self._runs: dict[bytes, DomainRun] = {}
         self._waiting: deque[DomainRun] = deque()
+        # By each of their domains, which no other run may have meanwhile; and those whose connection is being closed.
+        self._reversals: dict[bytes, _HostRuns] = {}
+        self._releases: dict[int, _HostRuns] = {}
         self.returns: list[ReturnProcess] = []
         self._returned: dict[ReturnProcess, tuple[DomainRun, list[ClusterRecord]]] = {}
         self.leaving = False
@@ -146,7 +175,11 @@ class Keeper:
         domain = next(iter(domains)) if len(domains) == 1 else None
         if domain not in config.lines or not job.path.startswith(b"mess/"):
             domain = None
-        if domain is not None and self.times.unreachable(domain, now):
+        if domain is not None and config.line(domain).turns:
+            # Whether it can be stored or not, no attempt is made.
+            verdicts = [(TEMPORARY, HOST_ASKS)] * len(job.recipients)
+            self._store_deferred(_Storing(job, domain, verdicts, MESSAGE_SCOPE, tried=True))
+        elif domain is not None and self.times.unreachable(domain, now):
             verdicts = [(TEMPORARY, b"The host could not be reached a short while ago.\n")] * len(job.recipients)
             self._store_deferred(_Storing(job, domain, verdicts, HOST_SCOPE, tried=False))
         else:
@@ -167,6 +200,9 @@ class Keeper:
         elif report.number in self._sent:
             run, group = self._sent.pop(report.number)
             self._end_group(run, group, report, now)
+        elif report.number in self._releases:
+            clean = bool(report.verdicts) and report.verdicts[0][0] == SUCCESS
+            self._end_reversal(self._releases.pop(report.number), clean, now)
         else:
             complain(PROGRAM, "warning: internal error: delivery report out of range")
 
@@ -266,7 +302,7 @@ class Keeper:
         while (due := self.times.take_due(now)) is not None:
             domain = due.domain
             config = self._files.look(now)
-            if domain in self._runs or not self._store.clusters(domain):
+            if domain in self._runs or domain in self._reversals or not self._store.clusters(domain):
                 continue  # The end of the run sets its times anew.
             if due.wake is Wake.EXPIRY:
                 self._start_run(domain, b"expiry", Purpose.EXPIRY)
@@ -301,22 +337,55 @@ class Keeper:
             return RunAnswer(LATER, b"asked too often")
         if not wanted:
             return RunAnswer(UNKNOWN, b"not an on-demand domain here")
-        words = [self._begin(each, request.command, config.interval if limited else 0.0, now) for each in wanted]
+        asked = [each for each in wanted if not config.line(each).turns]
+        if not asked:
+            return RunAnswer(UNKNOWN, b"its host has to ask for it with ATRN")
+        words = [self._begin(each, request.command, config.interval if limited else 0.0, now) for each in asked]
         return RunAnswer(next(word for word in (STARTED, RUNNING, LATER, EMPTY) if word in words))
+
+    def turn(self, request: RunRequest, descriptor: int, ended: Callable[[RunAnswer], None]) -> RunAnswer:
+        """Answer ATRN: deliver over the connection that has this descriptor. `ended` is called if it has begun."""
+        now = time.monotonic()
+        config = self._files.look(now)
+        domains = list(dict.fromkeys(request.name.lower().split(b",")))
+        stored = [domain for domain in domains if self._store.clusters(domain)]
+        answer = RunAnswer(STARTED)
+        if not all(domain in config.lines and config.line(domain).turns for domain in domains):
+            answer = RunAnswer(UNKNOWN, b"not an on-demand domain with atrn")
+        elif any(domain in self._reversals or self._delivers(domain) for domain in domains):
+            answer = RunAnswer(RUNNING)
+        elif not stored:
+            answer = RunAnswer(EMPTY)
+        elif self.leaving or any(domain in self._runs for domain in stored):
+            answer = RunAnswer(LATER)  # It is looked through for something else, which is over soon.
+        elif len(set(self._reversals.values())) >= REVERSALS_MOST:
+            answer = RunAnswer(LATER, b"too many hosts at once")
+        if answer.word != STARTED:
+            os.close(descriptor)
+            return answer
+        self._remote.reverse(ReversedHost(request.client or domains[0], stored), descriptor)
+        reversal = _HostRuns(stored, ended)
+        self._reversals.update(dict.fromkeys(stored, reversal))
+        self._next_reversed(reversal)
+        return answer
 
     def _order(self, request: RunRequest, domain: bytes) -> RunAnswer:
         """Delete or return one stored message, whose long id is in the place of the client, or all of a domain."""
         if not self._store.clusters(domain):
             return RunAnswer(EMPTY)
-        if domain in self._runs:
+        if domain in self._runs or domain in self._reversals:
             return RunAnswer(RUNNING, b"a delivery is under way; try again when it is over")
         purpose = Purpose.DELETION if request.command == DELETE else Purpose.RETURN
         self._start_run(domain, request.command, purpose, request.client.decode("ascii", "replace"))
         return RunAnswer(STARTED)
 
+    def _delivers(self, domain: bytes) -> bool:
+        """Return whether a run of a domain delivers its mail, or waits for that."""
+        return domain in self._runs and self._runs[domain].purpose is Purpose.DELIVERY
+
     def _begin(self, domain: bytes, cause: bytes, interval: float, now: float) -> bytes:
         """Start a run that somebody wants; return the word of the answer."""
-        if domain in self._runs and self._runs[domain].purpose is Purpose.DELIVERY:
+        if self._delivers(domain):
             return RUNNING
         if not self._store.clusters(domain):
             return EMPTY
@@ -332,20 +401,43 @@ class Keeper:
     def _start_run(
         self, domain: bytes, cause: bytes, purpose: Purpose = Purpose.DELIVERY, chosen: str = ""
     ) -> None:
-        if domain in self._runs or self.leaving:
+        if domain in self._runs or domain in self._reversals or self.leaving:
             return
-        before = int((time.time() - self._files.current.line(domain).expire) * 1_000_000)
-        run = DomainRun(domain, cause, self._store.clusters(domain), before, purpose, chosen)
-        self._runs[domain] = run
-        self._waiting.append(run)
+        self._waiting.append(self._make_run(domain, cause, purpose, chosen))
         self._start_waiting()
 
+    def _make_run(self, domain: bytes, cause: bytes, purpose: Purpose, chosen: str = "") -> DomainRun:
+        before = int((time.time() - self._files.current.line(domain).expire) * 1_000_000)
+        run = self._runs[domain] = DomainRun(domain, cause, self._store.clusters(domain), before, purpose, chosen)
+        return run
+
     def _start_waiting(self) -> None:
-        while self._waiting and len(self._runs) - len(self._waiting) < RUNS_MOST:
-            run = self._waiting.popleft()
-            if run.purpose is Purpose.DELIVERY:
-                self._put(pack_log_line(logline.run_started(run.domain, run.cause)))
-            self._advance(run)
+        while self._waiting:
+            reversed_ = sum(domain in self._reversals for domain in self._runs)
+            if len(self._runs) - len(self._waiting) - reversed_ >= RUNS_MOST:
+                return
+            self._begin_run(self._waiting.popleft())
+
+    def _begin_run(self, run: DomainRun) -> None:
+        if run.purpose is Purpose.DELIVERY:
+            self._put(pack_log_line(logline.run_started(run.domain, run.cause)))
+        self._advance(run)
+
+    def _next_reversed(self, reversal: _HostRuns) -> None:
+        """Begin the run of a host's next domain; after the last one, or once nothing more can be sent, close."""
+        if self.leaving:
+            return
+        if reversal.left and not reversal.broken:
+            self._begin_run(self._make_run(reversal.left.popleft(), ATRN, Purpose.DELIVERY))
+        else:
+            self._releases[self._remote.release(reversal.domains[0])] = reversal
+
+    def _end_reversal(self, reversal: _HostRuns, clean: bool, now: float) -> None:
+        """Forget a host whose connection is closed."""
+        for domain in reversal.domains:
+            del self._reversals[domain]
+            self._expect(domain, now)
+        reversal.ended(RunAnswer(CLEAN if clean and not reversal.broken else BROKEN))
 
     def _advance(self, run: DomainRun) -> None:
         """Send the next group of a run, or go on to its next cluster, or end it."""
@@ -423,10 +515,14 @@ class Keeper:
             self._log_result(run, record, letter, text)
         run.delivered += len(done)
         run.keep(kept)
+        reversal = self._reversals.get(run.domain)
         if report.scope == HOST_SCOPE and kept:
-            self.times.failed(run.domain, self._files.current.line(run.domain).probe, now)
+            if reversal is None:
+                self.times.failed(run.domain, self._files.current.line(run.domain).probe, now)
+            else:
+                reversal.broken = True
             run.stop()
-        elif done or failed:
+        elif (done or failed) and reversal is None:
             self.times.reached(run.domain)
         if done:
             self._mark(run, done, None if failed else partial(self._advance, run))
@@ -460,6 +556,9 @@ class Keeper:
                 left = run.oldest / 1_000_000 + line.expire - time.time()
                 self.times.set(run.domain, Wake.EXPIRY, now + max(min(EXPIRY_EVERY, line.expire), left + 1.0))
             self._expect(run.domain, now)
+        reversal = self._reversals.get(run.domain)
+        if reversal is not None:
+            self._next_reversed(reversal)
         self._start_waiting()
 
     # Failures.

@@ -60,7 +60,7 @@ class OnDemandDaemon:
         self._keeper = Keeper(home, layout, store, self._files, self._disk, self._remote, self._out.put)
         self._requests: RunRequests | None = None
         try:
-            self._requests = RunRequests(home, self._keeper.answer)
+            self._requests = RunRequests(home, self._keeper.answer, self._keeper.turn)
         except OSError as error:
             why = f"unable to listen in {home.queue}/intake: {reason(error)}"
             complain(PROGRAM, f"alert: {why}; nobody can ask for mail, and probes go on")

@@ -1,25 +1,36 @@
 """The pipes to queue-ondemand's own queue-remote: jobs out, reports in. queue-start has started it, as account queuer.
 
 It speaks the protocol of queue-send's queue-remotes (queue_wire.pipes.job, report). Jobs have numbers of their own; who
-has started one gets its report with that number.
+has started one gets its report with that number. Jobs go over a Unix socket, since the connections of hosts that ask
+with ATRN are passed to it, too.
 """
 
+import os
 import select
+import socket
+from collections import deque
 
-from queue_base.daemon.pipes import OutPipe, read_available
+from queue_base.daemon.pipes import PeerLost, read_available
+from queue_base.daemon.unix_sockets import send_with_descriptor
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader, pack_netstring
-from queue_wire.pipes.job import PROBE, REREAD, Job, pack_job
+from queue_wire.pipes.job import PROBE, RELEASE, REREAD, Job, ReversedHost, pack_job, pack_reversed
 from queue_wire.pipes.report import Ready, Report, SettingsReport, unpack_report
+
+_CHUNK = 65536
 
 
 class RemoteLink:
     """`capacity`: jobs that it takes at once, None before it has said so."""
 
     def __init__(self, jobs: int, reports: int) -> None:
-        """`jobs` and `reports` are descriptors."""
+        """`jobs` and `reports` are descriptors; `jobs` is that of a Unix socket."""
         self.capacity: int | None = None
-        self._out = OutPipe(jobs)
+        self._socket = socket.socket(fileno=os.dup(jobs))
+        self._socket.setblocking(False)
+        self._unwritten = bytearray()
+        # Connections that are to be passed, the first one with the next byte.
+        self._passed: deque[int] = deque()
         self._reports = reports
         self._reader = NetstringReader()
         self._number = 0
@@ -27,26 +38,47 @@ class RemoteLink:
     def start(self, path: bytes, sender: bytes, nexthop: bytes, recipients: list[bytes]) -> int:
         """Give it a job, which `flush` writes; return its number."""
         self._number += 1
-        self._out.put(pack_job(Job(self._number, path, sender, nexthop, recipients)))
+        self._unwritten += pack_job(Job(self._number, path, sender, nexthop, recipients))
         return self._number
 
     def probe(self, domain: bytes) -> int:
         """Have it connect to a domain's host, and send nothing; return the number."""
         return self.start(PROBE, b"", domain, [b"@" + domain])
 
+    def reverse(self, host: ReversedHost, descriptor: int) -> None:
+        """Have it deliver jobs over a host's connection, up to `release`. The descriptor is closed once passed."""
+        self._unwritten += pack_reversed(host)
+        self._passed.append(descriptor)
+
+    def release(self, domain: bytes) -> int:
+        """Have it close the connection of a domain; return the number."""
+        return self.start(RELEASE, b"", domain, [b"@" + domain])
+
     def reread(self) -> None:
         """Have it read its control files again."""
-        self._out.put(pack_netstring(REREAD))
+        self._unwritten += pack_netstring(REREAD)
 
     def prepare(self, poll: "select.poll") -> None:
         """Register the pipes."""
         poll.register(self._reports, select.POLLIN)
-        if self._out.unwritten:
-            poll.register(self._out.descriptor, select.POLLOUT)
+        if self._unwritten:
+            poll.register(self._socket.fileno(), select.POLLOUT)
 
     def flush(self) -> None:
-        """Write the jobs that the pipe takes. Raises PeerLost."""
-        self._out.flush()
+        """Write the jobs that the socket takes. Raises PeerLost."""
+        while self._unwritten:
+            piece = bytes(self._unwritten[:_CHUNK])
+            try:
+                if self._passed:
+                    done = send_with_descriptor(self._socket, piece, self._passed[0])
+                    os.close(self._passed.popleft())
+                else:
+                    done = self._socket.send(piece)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise PeerLost(str(error)) from error
+            del self._unwritten[:done]
 
     def read(self, ready: dict[int, int]) -> list[Report]:
         """Return the reports that have come. Raises PeerLost, FormatError."""

@@ -1,8 +1,9 @@
 """The socket on which queue-smtpd and queuectl ask for the mail of a domain, and the limits on ETRN.
 
-Root and the owner of the queue may ask for everything, queue-smtpd's account for ETRN; a connection of another user is
-closed. ETRN for one domain has an effect once in etrninterval seconds, and a client has REQUESTS_MOST requests in that
-time. A connection that breaks the format, or says nothing for IDLE seconds, is closed.
+Root and the owner of the queue may ask for everything, queue-smtpd's account for ETRN and ATRN; a connection of another
+user is closed. ETRN for one domain has an effect once in etrninterval seconds, and a client has REQUESTS_MOST requests
+in that time. A connection that breaks the format, or says nothing for IDLE seconds, is closed; one that has asked with
+ATRN waits for its second answer as long as it takes.
 """
 
 import os
@@ -11,16 +12,19 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from queue_base.accounts import queue_owner, trusted_users
-from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
-from queue_base.daemon.unix_sockets import accept_with_uid, listen_at
+from queue_base.daemon.pipes import OutPipe, PeerLost
+from queue_base.daemon.unix_sockets import accept_with_uid, listen_at, receive_with_descriptors
 from queue_base.home import Home
 from queue_wire.admin.ondemand_socket import (
+    ATRN,
     COMMANDS,
     ETRN,
     REQUEST_MOST,
     SOCKET,
+    STARTED,
     RunAnswer,
     RunRequest,
     pack_run_answer,
@@ -29,7 +33,7 @@ from queue_wire.admin.ondemand_socket import (
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
 
-CONNECTIONS_MOST = 64
+CONNECTIONS_MOST = 128
 IDLE = 300.0
 REQUESTS_MOST = 20
 REMEMBERED_MOST = 10_000
@@ -65,7 +69,10 @@ class EtrnLimits:
 
 
 class _RunConnection:
-    """A connection. `commands`: what its user may ask."""
+    """A connection. `commands`: what its user may ask. `descriptor`: that of the connection for ATRN, if it has come.
+
+    `turned`: ATRN has started, and its end was not reported.
+    """
 
     def __init__(self, connection: socket.socket, commands: Sequence[bytes]) -> None:
         self.connection = connection
@@ -73,14 +80,52 @@ class _RunConnection:
         self.reader = NetstringReader(REQUEST_MOST)
         self.out = OutPipe(connection.fileno())
         self.until = time.monotonic() + IDLE
+        self.descriptor: int | None = None
+        self.turned = False
+
+    def read(self) -> bytes:
+        """Return what has come. Raises PeerLost at the end."""
+        try:
+            data, descriptors = receive_with_descriptors(self.connection, REQUEST_MOST)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            raise PeerLost(str(error)) from error
+        for descriptor in descriptors:
+            if self.descriptor is None:
+                self.descriptor = descriptor
+            else:
+                os.close(descriptor)
+        if not data:
+            raise PeerLost("end of file")
+        return data
+
+    def take_descriptor(self) -> int:
+        """Return the descriptor that has come. Raises FormatError."""
+        descriptor, self.descriptor = self.descriptor, None
+        if descriptor is None:
+            raise FormatError("on-demand request: atrn without a connection")
+        return descriptor
+
+    def close(self) -> None:
+        """Close it, and the descriptor that nobody has taken."""
+        self.connection.close()
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+
+
+# What starts the delivery over a connection, whose descriptor it closes in any case. The function is called with the
+# second answer if the first one is `started`.
+Turn = Callable[[RunRequest, int, Callable[[RunAnswer], None]], RunAnswer]
 
 
 class RunRequests:
     """A part of the loop that listens from the start on. Raises OSError or Temporary if it cannot."""
 
-    def __init__(self, home: Home, answer: Callable[[RunRequest], RunAnswer]) -> None:
-        """`answer` is called with each request."""
+    def __init__(self, home: Home, answer: Callable[[RunRequest], RunAnswer], turn: Turn) -> None:
+        """`answer` is called with each request, `turn` with ATRN."""
         self._answer = answer
+        self._turn = turn
         self._askers: dict[int, _RunConnection] = {}
         owner = queue_owner(home)
         self._trusted = trusted_users(owner) | {os.geteuid()}
@@ -123,7 +168,7 @@ class RunRequests:
         except OSError:
             return
         if uid in self._trusted:
-            commands = COMMANDS if uid in self._masters else (ETRN,)
+            commands = COMMANDS if uid in self._masters else (ETRN, ATRN)
             self._askers[connection.fileno()] = _RunConnection(connection, commands)
         else:
             connection.close()
@@ -131,14 +176,31 @@ class RunRequests:
     def _serve(self, asker: _RunConnection, now: float) -> None:
         """Answer what a connection asks. While it does not read its answers, nothing more is read of it."""
         if not asker.out.unwritten:
-            asker.reader.feed(read_available(asker.connection.fileno(), REQUEST_MOST) or b"")
-            asker.until = now + IDLE
+            asker.reader.feed(asker.read())
+            if not asker.turned:
+                asker.until = now + IDLE
             while (payload := asker.reader.next()) is not None:
                 request = unpack_run_request(payload)
-                if request.command not in asker.commands:
-                    raise FormatError("on-demand request: not for this user")
-                asker.out.put(pack_run_answer(self._answer(request)))
+                if request.command not in asker.commands or asker.turned:
+                    raise FormatError("on-demand request: not for this user, or not now")
+                asker.out.put(pack_run_answer(self._answer_one(asker, request)))
         asker.out.flush()
 
+    def _answer_one(self, asker: _RunConnection, request: RunRequest) -> RunAnswer:
+        if request.command != ATRN:
+            return self._answer(request)
+        answer = self._turn(request, asker.take_descriptor(), partial(self._end_turn, asker))
+        if answer.word == STARTED:
+            asker.turned = True
+            asker.until = float("inf")
+        return answer
+
+    def _end_turn(self, asker: _RunConnection, answer: RunAnswer) -> None:
+        """Report the end of a delivery to who has asked for it, if that is still there."""
+        if asker.turned and self._askers.get(asker.connection.fileno()) is asker:
+            asker.turned = False
+            asker.until = time.monotonic() + IDLE
+            asker.out.put(pack_run_answer(answer))
+
     def _close(self, descriptor: int) -> None:
-        self._askers.pop(descriptor).connection.close()
+        self._askers.pop(descriptor).close()

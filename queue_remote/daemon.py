@@ -12,28 +12,34 @@ import functools
 import os
 import random
 import signal
+import socket
+import stat
 import time
 import traceback
+from collections import deque
 
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
+from queue_base.daemon.unix_sockets import receive_with_descriptors
 from queue_base.errors import Temporary, complain, reason
 from queue_base.home import Home
 from queue_remote.config import SEND
-from queue_remote.delivery import deliver, probe
+from queue_remote.delivery import deliver, deliver_reversed, probe
 from queue_remote.job_parts import JobPart, PartOutcome, join_outcomes, split_job
 from queue_remote.message.file import open_message
 from queue_remote.message.small import SmallMessage, read_small
 from queue_remote.options import ConnectionKey
 from queue_remote.program import Programs
-from queue_remote.report_text import internal_error, no_controls, no_message, no_time_left
+from queue_remote.report_text import internal_error, no_controls, no_message, no_time_left, not_connected
 from queue_remote.setup import CurrentSetup, Setup
 from queue_remote.smtp.connection import Connection
 from queue_remote.smtp.pool import Pool
+from queue_remote.smtp.reversed_hosts import ReversedHosts
 from queue_remote.smtp.transaction import Transaction
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
-from queue_wire.pipes.job import PROBE, REREAD, Job, unpack_job
+from queue_wire.pipes.job import PROBE, RELEASE, REREAD, Job, ReversedHost, unpack_job, unpack_reversed
 from queue_wire.pipes.report import (
+    HOST_SCOPE,
     MESSAGE_SCOPE,
     SUCCESS,
     TEMPORARY,
@@ -49,6 +55,8 @@ JOBS = 0
 REPORTS = 1
 # A job is little more than its recipients' addresses: 1 MB if destinationrecipients is 1,000, its maximum.
 JOB_MAX = 16 * 1024 * 1024
+# Bytes that are read at once from a socket, as from a pipe.
+RECEIVED_MOST = 65536
 # Jobs started in one turn of the loop: each opens a connection, which takes 0.1 ms.
 STARTED_MOST = 50
 
@@ -66,6 +74,10 @@ class RemoteDaemon:
         self._flushing = False
         self._starting = False
         self._pool = Pool(1)
+        self._reversed = ReversedHosts(self._pool)
+        # fd 0 if queue-ondemand gives the jobs, which passes descriptors, too; those that no connection is made of yet.
+        self._socket: socket.socket | None = None
+        self._passed: deque[int] = deque()
         self._programs = Programs(home, PROGRAM)
         # The event loop itself has only weak references to its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -73,6 +85,9 @@ class RemoteDaemon:
     def start(self, jobs: int) -> None:
         """Watch fd 0 and the signals, and report that `jobs` are taken at once. Raises OSError."""
         self._pool = Pool(jobs)
+        self._reversed = ReversedHosts(self._pool)
+        if stat.S_ISSOCK(os.fstat(JOBS).st_mode):
+            self._socket = socket.socket(fileno=os.dup(JOBS))
         os.set_blocking(JOBS, False)
         self._loop.add_reader(JOBS, self._on_jobs)
         self._loop.add_signal_handler(signal.SIGHUP, self._setup.reread)
@@ -97,7 +112,7 @@ class RemoteDaemon:
 
     def _on_jobs(self) -> None:
         try:
-            data = read_available(JOBS)
+            data = read_available(JOBS) if self._socket is None else self._receive(self._socket)
         except PeerLost:
             self._stop(0)
             return
@@ -107,6 +122,19 @@ class RemoteDaemon:
         self._pool.share.measure()
         if not self._starting:
             self._start_jobs()
+
+    def _receive(self, jobs: socket.socket) -> bytes | None:
+        """Return the data that can be read now, None if there is none yet. Raises PeerLost at the end."""
+        try:
+            data, descriptors = receive_with_descriptors(jobs, RECEIVED_MOST)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise PeerLost(str(error)) from error
+        self._passed += descriptors
+        if not data:
+            raise PeerLost("end of file")
+        return data
 
     def _start_jobs(self) -> None:
         self._starting = False
@@ -129,6 +157,10 @@ class RemoteDaemon:
             self._setup.reread()
             self._put(pack_settings(SettingsReport(self._setup.in_force())))
             return
+        host = unpack_reversed(payload)
+        if host is not None:
+            self._add_reversed(host)
+            return
         try:
             job = unpack_job(payload)
         except FormatError as error:
@@ -136,10 +168,28 @@ class RemoteDaemon:
             self._answer_bad_job(payload)
             return
         try:
-            if job.path == PROBE or not self._deliver_at_once(job):
+            if job.path in (PROBE, RELEASE) or self._is_reversed(job) or not self._deliver_at_once(job):
                 self._start_task(job)
         except Exception as error:
             self._defer_by_bug(job, error)
+
+    def _add_reversed(self, host: ReversedHost) -> None:
+        """Use a connection whose descriptor has come before. Without it the jobs for the host are deferred."""
+        descriptor = self._passed.popleft() if self._passed else None
+        try:
+            setup = self._setup.get()
+        except Temporary as error:
+            self._setup.complain(error)
+            if descriptor is not None:
+                os.close(descriptor)
+            self._reversed.add(host, None, b"", 0.0)
+            return
+        key = setup.options.find(b"", host.domains[0])
+        self._reversed.add(host, descriptor, key.options.helohost, setup.config.reply_timeout)
+
+    def _is_reversed(self, job: Job) -> bool:
+        """Return whether a job is for the host of a reversed connection: not a first attempt."""
+        return job.path.startswith(b"ondemand/") and job.nexthop in self._reversed
 
     def _start_task(self, job: Job) -> None:
         task = self._loop.create_task(self._run_job(job))
@@ -240,6 +290,11 @@ class RemoteDaemon:
                 return Report(job.number, MESSAGE_SCOPE, [(SUCCESS, b"")])  # It says more with a message.
             scope, verdict = await probe(setup, self._pool, job.nexthop, key)
             return Report(job.number, scope, [verdict])
+        if job.path == RELEASE:
+            clean = await self._reversed.release(job.nexthop)
+            return Report(job.number, MESSAGE_SCOPE, [(SUCCESS if clean else TEMPORARY, b"")])
+        if self._is_reversed(job):
+            return await self._deliver_reversed(setup, job)
         parts = split_job(setup, job)
         if len(parts) > 1:
             # In random order, so that a nexthop that hangs does not keep the same others waiting at each attempt.
@@ -254,6 +309,22 @@ class RemoteDaemon:
                 outcome = await self._deliver_part(setup, job, part)
             outcomes.append((part, outcome))
         return join_outcomes(job, outcomes)
+
+    async def _deliver_reversed(self, setup: Setup, job: Job) -> Report:
+        try:
+            connection = await self._reversed.find(job.nexthop)
+        except OSError as error:
+            return _defer_job(job, not_connected([(job.nexthop, reason(error))], False))._replace(scope=HOST_SCOPE)
+        try:
+            message = open_message(f"{self._home.queue}/{os.fsdecode(job.path)}")
+        except OSError as error:
+            return _defer_job(job, no_message(f"{os.fsdecode(job.path)}: {reason(error)}"))
+        try:
+            transaction = Transaction(job.sender, job.recipients, message.size)
+            scope = await deliver_reversed(setup, connection, job.sender, transaction, message)
+            return Report(job.number, scope, transaction.verdicts())
+        finally:
+            message.close()
 
     async def _deliver_part(self, setup: Setup, job: Job, part: JobPart) -> PartOutcome:
         try:

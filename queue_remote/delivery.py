@@ -11,7 +11,7 @@ from queue_remote.message.file import Message
 from queue_remote.message.form import Forms, Unsendable
 from queue_remote.message.signing import Unsigned
 from queue_remote.options import ConnectionKey
-from queue_remote.report_text import Verdict
+from queue_remote.report_text import Verdict, describe_failure
 from queue_remote.route.order import Target
 from queue_remote.route.router import Route
 from queue_remote.route.this_host import own_names
@@ -20,10 +20,11 @@ from queue_remote.setup import Setup
 from queue_remote.smtp.connect import Opener
 from queue_remote.smtp.connection import Connection
 from queue_remote.smtp.pool import Pool
+from queue_remote.smtp.reversed_hosts import settle
 from queue_remote.smtp.trace import Trace
 from queue_remote.smtp.transaction import Transaction
-from queue_smtp.client import ClientState
-from queue_wire.pipes.report import MESSAGE_SCOPE, SUCCESS
+from queue_smtp.client import ENDED, ClientState
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, SUCCESS
 
 
 async def deliver(
@@ -91,6 +92,32 @@ async def _deliver_anew(
     return opener.scope
 
 
+async def deliver_reversed(
+    setup: Setup, connection: Connection, sender: bytes, transaction: Transaction, message: Message
+) -> bytes:
+    """Carry out the transaction over a connection whose server has asked for mail; return the report's scope.
+
+    It is `h` if the connection can carry nothing more, whatever became of the transaction.
+    """
+    if transaction.done:
+        return MESSAGE_SCOPE
+    forms = Forms(setup, message, sender, signed=True)
+    client = connection.client
+    try:
+        await forms.prepare()
+        if client.state not in ENDED:
+            await _carry(connection, transaction, forms)
+    except (Unsendable, Unsigned) as error:
+        transaction.finish(*error.verdict)
+    finally:
+        forms.close()
+    if not transaction.done:
+        assert client.failure is not None
+        transaction.finish(*describe_failure(client, client.failure))
+    await settle(connection)
+    return HOST_SCOPE if client.state in ENDED else MESSAGE_SCOPE
+
+
 async def probe(setup: Setup, pool: Pool, nexthop: bytes, key: ConnectionKey) -> tuple[bytes, Verdict]:
     """Connect to a nexthop and greet it, and send nothing; return the report's scope, and the verdict.
 
@@ -130,12 +157,7 @@ async def _transact(
     Raises Unsendable, Unsigned.
     """
     try:
-        # The server may send something, or close the connection, while the form is made.
-        connection.park(_ignore)
-        transaction.eight_bit = forms.eight_bit
-        form, transaction.size = await forms.fit(connection.client)
-        if connection.client.state is ClientState.READY:
-            await connection.transact(transaction, form)
+        await _carry(connection, transaction, forms)
     except (Unsendable, Unsigned):
         pool.give(key, connection)
         raise
@@ -144,6 +166,16 @@ async def _transact(
         raise
     pool.give(key, connection)
     return transaction.done
+
+
+async def _carry(connection: Connection, transaction: Transaction, forms: Forms) -> None:
+    """Carry out the transaction on a connection, unless that ends before. Raises Unsendable, Unsigned."""
+    # The server may send something, or close the connection, while the form is made.
+    connection.park(_ignore)
+    transaction.eight_bit = forms.eight_bit
+    form, transaction.size = await forms.fit(connection.client)
+    if connection.client.state is ClientState.READY:
+        await connection.transact(transaction, form)
 
 
 def _ignore(connection: Connection) -> None:

@@ -11,6 +11,8 @@ the caller offers them, as all mechanisms, under TLS alone.
 SCRAM-SHA-256 (RFC 5802, RFC 7677) needs a verifier instead of a password: `give_verifier`. A user who does not exist
 gets one that nobody has a password for, the same each time, so that a client cannot find out who exists. The
 arithmetic is done by the package scramp.
+
+CRAM-MD5 (RFC 2195) needs the password itself. It is for ATRN, whose clients must have it (RFC 2645 section 5.1.2).
 """
 
 import hashlib
@@ -22,6 +24,7 @@ from queue_wire.control.smtpdusers import Verifier
 from queue_wire.format_error import FormatError
 
 MECHANISMS = (b"SCRAM-SHA-256", b"PLAIN", b"LOGIN")
+CRAM_MD5 = b"CRAM-MD5"
 USER_MAX = 255
 PASSWORD_MAX = 1024
 # RFC 7677 section 4 has at least 4,096.
@@ -37,11 +40,15 @@ class AuthChallenge(NamedTuple):
 
 
 class PasswordGiven(NamedTuple):
-    """The client has sent a user and a password: are they right?"""
+    """The client has sent a user and a password: are they right?
+
+    If there is a `challenge`, of CRAM-MD5, the client has sent what digest_of makes of it and the password instead.
+    """
 
     mechanism: bytes
     user: bytes
     password: bytes
+    challenge: bytes = b""
 
     def __repr__(self) -> str:
         # The password must not be shown in a traceback or a log.
@@ -117,6 +124,22 @@ class ServerLogin:
         return _password_given(b"LOGIN", self._user, response)
 
 
+class ServerCramMd5:
+    """CRAM-MD5 (RFC 2195)."""
+
+    def __init__(self, challenge: bytes) -> None:
+        self._challenge = challenge
+
+    def start(self, initial: bytes | None) -> AuthStep:
+        if initial is not None:
+            raise FormatError("CRAM-MD5: an initial response")
+        return AuthChallenge(self._challenge)
+
+    def respond(self, response: bytes) -> AuthStep:
+        user, _, digest = response.rpartition(b" ")
+        return _password_given(CRAM_MD5, user, digest.lower())._replace(challenge=self._challenge)
+
+
 class ServerScram:
     """SCRAM-SHA-256. `nonce` is for tests."""
 
@@ -176,8 +199,13 @@ class ServerScram:
         return AuthChallenge(final)
 
 
-def make_mechanism(name: bytes, secret: bytes) -> ServerMechanism:
-    """Return a new exchange of one of MECHANISMS. `secret` makes up verifiers for users who do not exist."""
+def make_mechanism(name: bytes, secret: bytes, challenge: bytes) -> ServerMechanism:
+    """Return a new exchange of one of the mechanisms. `secret` makes up verifiers for users who do not exist.
+
+    `challenge` is for CRAM-MD5; nobody can have known it before.
+    """
+    if name == CRAM_MD5:
+        return ServerCramMd5(challenge)
     if name == b"PLAIN":
         return ServerPlain()
     return ServerLogin() if name == b"LOGIN" else ServerScram(secret)
@@ -192,6 +220,11 @@ def make_verifier(password: bytes, salt: bytes, rounds: int = ROUNDS) -> Verifie
     except (UnicodeDecodeError, scramp.ScramException) as error:
         raise FormatError("SCRAM: a password that SASLprep does not allow, or a bad salt") from error
     return Verifier(int(made[3]), bytes(made[0]), bytes(made[1]), bytes(made[2]))
+
+
+def digest_of(challenge: bytes, password: bytes) -> bytes:
+    """Return the response to a challenge of CRAM-MD5, without the user."""
+    return hmac.new(password, challenge, "md5").hexdigest().encode("ascii")
 
 
 def knows_password(verifier: Verifier, password: bytes) -> bool:

@@ -22,6 +22,7 @@ session.
                AUTH                            AUTH; IDLE once it is over
                XCLIENT                         HELLO
                ETRN                            IDLE
+               ATRN                            REVERSED if it is accepted
     MAIL       RCPT                            RCPT if it is accepted
     RCPT       RCPT                            RCPT
                DATA                            DATA
@@ -32,11 +33,15 @@ session.
     SKIP       the bytes of a chunk that is    the state before, or IDLE if a transaction was refused
                refused
     AUTH       a response                      AUTH, IDLE
+    REVERSED   nothing: the client is the      CLOSED, at end_turn()
+               server (RFC 2645)
     CLOSED                                     the caller sends data_to_send() and closes the connection
 
 NOOP, RSET, VRFY, HELP, QUIT and EHLO are taken in all states that take commands. RSET and EHLO end a transaction. Each
 transaction that began, by an accepted MAIL, ends with one of: a MessageEnded, a negative answer to MessageBegun, or
 TransactionDropped.
+
+A session for ATRN takes no mail: before AUTH the commands of a transaction are 530, and 502 then (RFC 2645 section 5).
 
 STARTTLS: whatever came behind it in clear is thrown away, and so is all that was said before TLS. The caller gives
 `feed` nothing of the TLS handshake.
@@ -89,6 +94,7 @@ from queue_smtp.server_events import (
     SessionClosed,
     TlsWanted,
     TransactionDropped,
+    TurnWanted,
     UserAuthenticated,
     UserRefused,
 )
@@ -108,6 +114,8 @@ SKIP_MAX = 64 << 20
 _FORBIDDEN = frozenset((b"CONNECT", b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PUT", b"TRACE"))
 _WORD = re.compile(rb"[A-Za-z]{1,12}")
 _SHOWN_MAX = 200
+# RFC 2645 section 5.2.1; underscores are common.
+_TURNED = re.compile(rb"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){0,126}")
 # RFC 1985 section 5: a domain, with `@` for those below it, too, or `#` for a queue by its name.
 _NODE = re.compile(rb"[@#]?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63}){0,126}\.?")
 
@@ -126,13 +134,14 @@ class ServerState(enum.Enum):
     CHUNKS = b"BDAT"
     SKIP = b"refused BDAT chunk"
     AUTH = b"AUTH"
+    REVERSED = b"reversed"
     CLOSED = b"closed"
 
     # Enum's own hash is slow.
     __hash__ = object.__hash__
 
 
-_TLS, _GREETING, _HELLO, _IDLE, _MAIL, _RCPT, _DATA, _CHUNK, _CHUNKS, _SKIP, _AUTH, _CLOSED = ServerState
+_TLS, _GREETING, _HELLO, _IDLE, _MAIL, _RCPT, _DATA, _CHUNK, _CHUNKS, _SKIP, _AUTH, _REVERSED, _CLOSED = ServerState
 # An accepted MAIL, and no end of its transaction.
 IN_TRANSACTION = (_MAIL, _RCPT, _DATA, _CHUNK, _CHUNKS)
 _TAKES_COMMANDS = (_HELLO, _IDLE, _MAIL, _RCPT, _CHUNKS)
@@ -144,6 +153,7 @@ COMMANDS: dict[bytes, tuple[ServerState, ...]] = {
     b"STARTTLS": (_IDLE,),
     b"AUTH": (_IDLE,),
     b"ETRN": (_IDLE,),
+    b"ATRN": (_IDLE,),
     b"MAIL": (_IDLE,),
     b"RCPT": (_MAIL, _RCPT),
     b"DATA": (_RCPT,),
@@ -154,8 +164,10 @@ COMMANDS: dict[bytes, tuple[ServerState, ...]] = {
     b"HELP": _TAKES_COMMANDS,
     b"QUIT": _TAKES_COMMANDS,
 }
+# What a session for ATRN does not take.
+_OF_MAIL = frozenset((b"ETRN", b"MAIL", b"RCPT", b"DATA", b"VRFY"))
 _WITHOUT_ARGUMENT = (b"DATA", b"RSET", b"QUIT", b"STARTTLS")
-_USELESS = (b"EHLO", b"HELO", b"ETRN", b"RSET", b"NOOP", b"VRFY", b"HELP")
+_USELESS = (b"EHLO", b"HELO", b"ETRN", b"ATRN", b"RSET", b"NOOP", b"VRFY", b"HELP")
 _KNOWN_MISSING = (b"ETRN", b"ATRN", b"EXPN", b"TURN", b"SEND", b"SOML", b"SAML")
 
 
@@ -166,7 +178,8 @@ class ServerSettings(NamedTuple):
     is offered under TLS if there are `mechanisms`; `secret` hides who exists (queue_smtp.auth_server). `recipients` is
     the most that a message may have: RFC 5321 section 4.5.3.1.8 has 100 or more. `errors` is the number of commands
     against the protocol, or refused, after which the session ends; `useless` that of commands that lead to no mail
-    before each counts as such. Both begin anew with each message that is accepted. `etrn`: ETRN is offered.
+    before each counts as such. Both begin anew with each message that is accepted. `etrn`: ETRN is offered. `turns`:
+    ATRN is, and no mail is taken.
     """
 
     name: bytes
@@ -180,6 +193,7 @@ class ServerSettings(NamedTuple):
     smtputf8: bool = True
     chunking: bool = True
     etrn: bool = False
+    turns: bool = False
     errors: int = 20
     useless: int = 100
 
@@ -194,12 +208,14 @@ class SmtpServer:
 
     __slots__ = (
         *("_buffer", "_chunk", "_dropped", "_errors", "_events", "_exchange", "_failures", "_incoming", "_mechanism"),
-        *("_by_chunks", "_out", "_searched", "_settings", "_skip_reply", "_skip_to", "_skipping", "_useless"),
+        *("_by_chunks", "_nonce", "_out", "_searched", "_settings", "_skip_reply", "_skip_to", "_skipping", "_useless"),
         *("accepted", "asked", "early", "esmtp", "hello", "secure", "smtputf8", "state", "user"),
     )
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, nonce: bytes = b"") -> None:
+        """`nonce` is random, for CRAM-MD5; nothing if that is not offered."""
         self._settings = settings
+        self._nonce = nonce
         self.secure = False
         self.state = _TLS if settings.implicit_tls else _GREETING
         self.asked: Question | None = None
@@ -245,7 +261,7 @@ class SmtpServer:
         """Take bytes from the client; return what they mean."""
         if self.state is _GREETING:
             self.early = True
-        elif self.state in (_TLS, _CLOSED):
+        elif self.state in (_TLS, _REVERSED, _CLOSED):
             return []
         self._buffer += data
         return self._go_on()
@@ -281,7 +297,7 @@ class SmtpServer:
 
     def close(self, reply: ServerReply, reason: str) -> list[ServerEvent]:
         """End the session with a reply, whatever the state: a timeout, or this server stops."""
-        if self.state not in (_CLOSED, _TLS):
+        if self.state not in (_CLOSED, _TLS, _REVERSED):
             self._say(reply)
         self._close(reason)
         return self._take_events()
@@ -289,6 +305,18 @@ class SmtpServer:
     def lost(self) -> list[ServerEvent]:
         """Note that the client is gone."""
         self._close("connection lost")
+        return self._take_events()
+
+    def take_rest(self) -> bytes:
+        """Return what the client has sent behind ATRN, in the state REVERSED: it is no server's command."""
+        assert self.state is _REVERSED
+        rest = bytes(self._buffer)
+        self.forget_input()
+        return rest
+
+    def end_turn(self) -> list[ServerEvent]:
+        """End the session in the state REVERSED."""
+        self._close("ATRN")
         return self._take_events()
 
     def forget_input(self) -> None:
@@ -301,7 +329,7 @@ class SmtpServer:
     def answer(self, reply: ServerReply | None = None) -> list[ServerEvent]:
         """Answer the question in `asked`, with None for yes and the usual reply.
 
-        VerifierWanted and MailWanted need a reply.
+        VerifierWanted, MailWanted and TurnWanted need a reply.
         """
         asked = self.asked
         assert asked is not None
@@ -323,6 +351,11 @@ class SmtpServer:
             self._decide(reply, replies.SENDER_OK)
         elif isinstance(asked, MailWanted):
             assert reply is not None
+            self._decide(reply, reply)
+        elif isinstance(asked, TurnWanted):
+            assert reply is not None
+            if positive:
+                self.state = _REVERSED
             self._decide(reply, reply)
         elif isinstance(asked, MessageBegun):
             self._begin_message(reply)
@@ -367,7 +400,7 @@ class SmtpServer:
     def _go_on(self) -> list[ServerEvent]:
         """Take what is in the buffer, until a question is open or more bytes are needed."""
         more = True
-        while more and self.asked is None and self.state not in (_GREETING, _TLS, _CLOSED):
+        while more and self.asked is None and self.state not in (_GREETING, _TLS, _REVERSED, _CLOSED):
             if self.state is _DATA:
                 more = self._take_data()
             elif self.state is _CHUNK:
@@ -416,8 +449,10 @@ class SmtpServer:
         try:
             verb, argument = divide_command(line)
             allowed = COMMANDS.get(verb)
-            if allowed is None or (verb == b"ETRN" and not self._settings.etrn):
+            if allowed is None or (verb in (b"ETRN", b"ATRN") and not self._offers(verb)):
                 self._on_unknown(verb)
+            elif self._settings.turns and (verb in _OF_MAIL or (verb == b"ATRN" and not self.user)):
+                raise CommandRefused(self._no_mail_here())
             elif verb in _WITHOUT_ARGUMENT and argument:
                 raise CommandRefused(replies.NO_ARGUMENT_ALLOWED)
             elif verb == b"BDAT":
@@ -438,9 +473,19 @@ class SmtpServer:
             return replies.CHUNKS_BEGUN
         if verb == b"MAIL":
             return replies.SECOND_SENDER
-        if verb in (b"STARTTLS", b"AUTH", b"XCLIENT", b"ETRN"):
+        if verb in (b"STARTTLS", b"AUTH", b"XCLIENT", b"ETRN", b"ATRN"):
             return replies.NOT_IN_TRANSACTION
         return replies.NO_VALID_RECIPIENT if self.state is _MAIL else replies.SENDER_FIRST
+
+    def _offers(self, verb: bytes) -> bool:
+        """Return whether the session has ETRN, or ATRN. Where mail goes out by ATRN, ETRN is a command of mail."""
+        return self._settings.turns or (verb == b"ETRN" and self._settings.etrn)
+
+    def _no_mail_here(self) -> ServerReply:
+        """Return the reply to the commands of a transaction in a session for ATRN."""
+        if self.user:
+            return replies.COMMAND_MISSING
+        return replies.AUTH_REQUIRED if self.secure else replies.TLS_REQUIRED
 
     def _on_unknown(self, verb: bytes) -> None:
         if verb in _FORBIDDEN:
@@ -506,6 +551,12 @@ class SmtpServer:
             raise CommandRefused(replies.SYNTAX)
         self._ask(MailWanted(argument))
 
+    def _on_atrn(self, argument: bytes) -> None:
+        domains = [domain.strip(b" ").lower() for domain in argument.split(b",")] if argument else []
+        if not all(len(domain) <= 253 and _TURNED.fullmatch(domain) for domain in domains):
+            raise CommandRefused(replies.SYNTAX)
+        self._ask(TurnWanted(domains))
+
     def _on_rset(self, argument: bytes) -> None:
         self._drop()
         self._say(replies.OK)
@@ -558,7 +609,9 @@ class SmtpServer:
         chunk = unpack_bdat(argument)
         if chunk is None:
             raise CommandRefused(replies.CHUNK_SYNTAX)
-        if not self._settings.chunking:
+        if self._settings.turns:
+            self._skip(chunk[0], self._no_mail_here(), self.state)
+        elif not self._settings.chunking:
             self._skip(chunk[0], replies.COMMAND_MISSING, self.state)
         elif self.state is _CHUNKS:
             self._chunk = chunk
@@ -651,7 +704,8 @@ class SmtpServer:
         if name.upper() not in self._settings.mechanisms:
             raise CommandRefused(replies.MECHANISM_UNKNOWN)
         self._mechanism = name.upper()
-        exchange = make_mechanism(self._mechanism, self._settings.secret)
+        challenge = b"<%s.%d@%s>" % (self._nonce, self._failures, self._settings.name)
+        exchange = make_mechanism(self._mechanism, self._settings.secret, challenge)
         self._exchange = exchange
         try:
             # RFC 4954 section 4: `=` is an empty initial response.
@@ -714,21 +768,29 @@ class SmtpServer:
         settings = self._settings
         lines = [settings.name]
         if esmtp:
-            lines += [b"PIPELINING", b"SIZE %d" % settings.message.size if settings.message.size else b"SIZE"]
+            lines.append(b"PIPELINING")
+            if not settings.turns:
+                lines.append(b"SIZE %d" % settings.message.size if settings.message.size else b"SIZE")
             if settings.tls and not self.secure:
                 lines.append(b"STARTTLS")
             if settings.mechanisms and self.secure:
                 lines.append(b"AUTH " + b" ".join(settings.mechanisms))
             if settings.xclient:
                 lines.append(b"XCLIENT " + b" ".join(ATTRIBUTES))
-            lines += [b"ENHANCEDSTATUSCODES", b"8BITMIME"]
-            if settings.smtputf8:
-                lines.append(b"SMTPUTF8")
-            if settings.chunking:
-                lines.append(b"CHUNKING")
-            if settings.etrn:
-                lines.append(b"ETRN")
+            lines.append(b"ENHANCEDSTATUSCODES")
+            lines += [b"ATRN"] if settings.turns else self._mail_extensions()
         return ServerReply(250, b"", b"\n".join(lines))
+
+    def _mail_extensions(self) -> list[bytes]:
+        settings = self._settings
+        lines = [b"8BITMIME"]
+        if settings.smtputf8:
+            lines.append(b"SMTPUTF8")
+        if settings.chunking:
+            lines.append(b"CHUNKING")
+        if settings.etrn:
+            lines.append(b"ETRN")
+        return lines
 
     def _say(self, reply: ServerReply) -> None:
         self._out.append(pack_reply(reply))
@@ -799,6 +861,7 @@ _HANDLERS: dict[bytes, Callable[[SmtpServer, bytes], None]] = {
     b"STARTTLS": SmtpServer._on_starttls,
     b"AUTH": SmtpServer._on_auth,
     b"ETRN": SmtpServer._on_etrn,
+    b"ATRN": SmtpServer._on_atrn,
     b"MAIL": SmtpServer._on_mail,
     b"RCPT": SmtpServer._on_rcpt,
     b"DATA": SmtpServer._on_data,

@@ -49,6 +49,15 @@ class MailWanted(NamedTuple):
     name: bytes
 
 
+class TurnWanted(NamedTuple):
+    """Question: ATRN (RFC 2645). `domains` are in lower case; none for all of the user's.
+
+    The answer is always given with a reply. After a positive one the client is the server.
+    """
+
+    domains: list[bytes]
+
+
 class MessageBegun(NamedTuple):
     """Question: DATA, or the first BDAT. All recipients are known."""
 
@@ -103,6 +112,7 @@ Question = (
     | SenderGiven
     | RecipientGiven
     | MailWanted
+    | TurnWanted
     | MessageBegun
     | MessageEnded
     | PasswordGiven

@@ -106,6 +106,13 @@ MAIL_RUNNING = ServerReply(252, b"2.0.0", b"Pending messages for node are being 
 MAIL_LATER = ServerReply(458, b"4.7.0", b"Unable to queue messages for node now; try again later")
 MAIL_NOT_ALLOWED = ServerReply(459, b"4.7.1", b"Node not allowed: no mail is kept for it here")
 
+# ATRN (RFC 2645 section 7).
+TURNING = ServerReply(250, b"2.0.0", b"OK now reversing the connection")
+TURN_REFUSED = ServerReply(450, b"4.7.1", b"ATRN request refused: not all of these domains are yours")
+TURN_BUSY = ServerReply(450, b"4.2.0", b"ATRN request refused: the mail is being delivered already")
+TURN_LATER = ServerReply(451, b"4.3.0", b"Unable to process ATRN request now")
+TURN_NONE = ServerReply(453, b"4.2.0", b"You have no mail")
+
 # XCLIENT.
 XCLIENT_REFUSED = ServerReply(550, b"5.7.0", b"Not authorized to use XCLIENT")
 XCLIENT_SYNTAX = ServerReply(501, b"5.5.4", b"Bad XCLIENT attribute")

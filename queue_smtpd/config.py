@@ -7,14 +7,15 @@ from queue_base.cdb import Cdb
 from queue_base.control import read_control, read_me, read_number, read_parsed, read_rules, read_set, read_size
 from queue_base.errors import Temporary
 from queue_base.home import Home, enqueue_program
+from queue_smtp.auth_server import CRAM_MD5
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server import ServerSettings
 from queue_smtpd.auth.authenticator import AuthOffer
 from queue_smtpd.sessions.relay_rules import RelayRules, unpack_hosts_list
-from queue_smtpd.sessions.session import SessionSetup
+from queue_smtpd.sessions.session import NOBODY, SessionSetup
 from queue_smtpd.sessions.session_policy import SessionPolicy
 from queue_smtpd.strangers.client_limits import ClientLimits
-from queue_wire.control.listeners import Listener, Role, unpack_listeners
+from queue_wire.control.listeners import IMPLICIT_TLS, ON_DEMAND, Listener, Role, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.milters import (
     ACCEPT,
@@ -25,6 +26,7 @@ from queue_wire.control.milters import (
 )
 from queue_wire.control.nameservers import unpack_resolver
 from queue_wire.control.networks import Network, unpack_networks
+from queue_wire.control.ondemand import OnDemandUsers, unpack_on_demand_users
 from queue_wire.control.places import EVERYWHERE
 from queue_wire.control.relayrecipients import RelayRecipients, unpack_relay_recipients
 from queue_wire.control.smtpdusers import unpack_program, unpack_submitters
@@ -61,7 +63,7 @@ class SmtpdConfig(NamedTuple):
     `checkpassword` is a program with its arguments, empty if there is none. `resolver` has the DNS servers, None for
     those of /etc/resolv.conf. `greylist` is None if there is no greylisting. `filters` are those of all roles. The
     hosts of `proxyclients` may send a PROXY header, those of `xclients` XCLIENT. `authserv` are the authserv-ids of
-    this host, in lower case. `etrn`: there are on-demand domains.
+    this host, in lower case. `etrn`: there are on-demand domains. `customers` are the users of ATRN.
     """
 
     me: bytes
@@ -78,6 +80,7 @@ class SmtpdConfig(NamedTuple):
     xclients: tuple[Network, ...] = ()
     authserv: frozenset[bytes] = frozenset()
     etrn: bool = False
+    customers: OnDemandUsers = NOBODY
 
 
 def read_config(home: Home) -> SmtpdConfig:
@@ -119,6 +122,7 @@ def read_config(home: Home) -> SmtpdConfig:
         frozenset(authserv - {b""}),
         # What its lines say is queue-ondemand's business.
         read_control(home, "ondemand") is not None,
+        read_parsed(home, "ondemandusers", unpack_on_demand_users) or {},
     )
 
 
@@ -135,6 +139,11 @@ def read_listeners(home: Home) -> list[Listener]:
     return read_parsed(home, "smtpd", unpack_listeners) or [Listener(EVERYWHERE, 25, Role.MX)]
 
 
+def _mechanisms(offer: AuthOffer, turns: bool) -> tuple[bytes, ...]:
+    """Return the mechanisms of a listener: those of RFC 2645 for ATRN, and no old ones elsewhere."""
+    return offer.mechanisms if turns else tuple([name for name in offer.mechanisms if name != CRAM_MD5])
+
+
 def session_setup(
     config: SmtpdConfig,
     listener: Listener,
@@ -149,21 +158,23 @@ def session_setup(
     `tls`: there is a certificate. `offer` is for AUTH.
     """
     size = config.databytes if databytes is None else databytes
-    implicit = listener.role is Role.SUBMISSIONS
+    implicit = listener.role in IMPLICIT_TLS
+    turns = listener.role in ON_DEMAND
     settings = ServerSettings(
         config.me,
         MessageLimits(size, bare_line_ends=listener.bare),
         tls=tls and not implicit,
         implicit_tls=implicit,
         # Without TLS nobody can use them, and they are not named.
-        mechanisms=() if listener.noauth or not tls else offer.mechanisms,
+        mechanisms=() if listener.noauth or not tls else _mechanisms(offer, turns),
         secret=offer.secret,
-        etrn=config.etrn,
+        etrn=config.etrn and not turns,
+        turns=turns,
     )
     policy = SessionPolicy(listener.role, config.rules, limits)
     dnslists, greylist = bool(config.dnslists), config.greylist is not None
     filters = config.filters.of(listener.role)
     return SessionSetup(
         *(config.me, settings, policy, suffix, filters, dnslists, greylist, config.xclients, listener.priority),
-        config.authserv,
+        *(config.authserv, config.customers if turns else NOBODY),
     )

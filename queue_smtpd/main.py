@@ -60,7 +60,7 @@ from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.tls.certificate_keeper import start_keeper
-from queue_wire.control.listeners import Listener, Role, unpack_listener
+from queue_wire.control.listeners import IMPLICIT_TLS, Listener, unpack_listener
 from queue_wire.control.milters import FilterSetup
 from queue_wire.control.networks import Network
 from queue_wire.control.strangers.smtpdlimits import ClientLimit
@@ -166,7 +166,7 @@ def run_connection(
     if not local:
         log.write([alert(fault) for fault in certificates.take(read_pem_files(home))])
     context = certificates.context
-    if listener.role is Role.SUBMISSIONS and context is None:
+    if listener.role in IMPLICIT_TLS and context is None:
         raise Temporary(NO_CERTIFICATE)
     leave_root(home)
     config = local_config(read_config(home)) if local else read_config(home)
@@ -291,7 +291,7 @@ def without_submissions(
     listeners: list[Listener], given: list[ListeningSocket], log: LogWriter
 ) -> tuple[list[Listener], list[ListeningSocket]]:
     """Return the listeners and sockets that can do without a certificate. Raises Temporary if there are none."""
-    kept = [each for each in listeners if each.role is not Role.SUBMISSIONS]
+    kept = [each for each in listeners if each.role not in IMPLICIT_TLS]
     if len(kept) < len(listeners):
         if not kept:
             raise Temporary(NO_CERTIFICATE)
@@ -340,7 +340,7 @@ def main(argv: list[str]) -> int:
         run_connection(home, listener, connection, log, local)
     except Failure as error:
         log.complain(f"fatal: {error}")
-        if connection is None or listener.role is Role.SUBMISSIONS:
+        if connection is None or listener.role in IMPLICIT_TLS:
             # Nothing can be said before TLS.
             return error.exit_code
         try:

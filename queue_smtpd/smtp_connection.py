@@ -10,9 +10,13 @@ last byte, so that a client cannot hold a connection with a line that never ends
 
 Once STARTTLS is accepted, what was read in clear is thrown away, and all that comes later goes through the TLS channel.
 If the handshake fails, the connection ends.
+
+Once ATRN is accepted, what comes is for queue-ondemand, and what goes out is its (queue_smtpd.reversal).
 """
 
 import asyncio
+import os
+import socket
 import ssl
 import time
 from collections.abc import Callable, Coroutine
@@ -22,7 +26,7 @@ from typing import NamedTuple, cast
 from queue_smtp import server_replies as replies
 from queue_smtp.auth_server import PasswordGiven, VerifierWanted
 from queue_smtp.server import TIMEOUT
-from queue_smtp.server_events import MailWanted, TlsWanted
+from queue_smtp.server_events import MailWanted, TlsWanted, TurnWanted
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
@@ -33,6 +37,7 @@ from queue_smtpd.milter.milter_link import MilterAlerts
 from queue_smtpd.milter.session_filter import FilterPlace, FilterVerdict, SessionFilter
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.reversal import Reversal
 from queue_smtpd.server_counters import ServerCounters
 from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.sessions.session import (
@@ -70,6 +75,10 @@ LINGER_SECONDS = 5.0
 PROOF_SECONDS = 15.0
 # Those that are looked at for that.
 _LOOKED_AT = 20
+# Seconds in which nothing passes between a client and queue-ondemand. The latter has a limit for each reply.
+SILENT_SECONDS = 900.0
+# Seconds after which a client that is gone is noticed, if it takes its mail: it cannot ask again before.
+GONE_SECONDS = 120
 # Seconds for the TLS handshake.
 HANDSHAKE_SECONDS = 30.0
 
@@ -211,7 +220,8 @@ class SmtpConnection:
     __slots__ = (
         *("_address", "_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof"),
         *("_filter", "_filtering", "_finishing", "_lookup", "_message_by", "_open", "_paused", "_reading"),
-        *("_scheduled", "_server_port", "_session", "_tls", "_transfer", "_transport", "_unread", "_writable"),
+        *("_reversal", "_scheduled", "_server_port", "_session", "_tls", "_transfer", "_transport", "_unread"),
+        "_writable",
     )
 
     _session: SmtpSession
@@ -237,6 +247,8 @@ class SmtpConnection:
         self._filter: SessionFilter | None = None
         # What asks the filters.
         self._filtering: asyncio.Task[None] | None = None
+        # The client is the server, or may soon be.
+        self._reversal: Reversal | None = None
         # A message is complete, and the filters or queue-intake have not answered.
         self._finishing = False
         # The number of a recipient's lookup, and the wait before its answer.
@@ -275,6 +287,12 @@ class SmtpConnection:
             data = self._take_tls(self._tls, data)
             if not data or self._session.over:
                 return
+        if self._reversal is not None and self._session.reversed:
+            self._deadline = time.monotonic() + SILENT_SECONDS
+            self._reversal.take(data)
+            if self._eof:
+                self._regulate()
+            return
         self._unread = self._unread + data if self._unread else data
         if not self._scheduled:
             self._take_slice()
@@ -301,10 +319,14 @@ class SmtpConnection:
     def pause_writing(self) -> None:
         self._writable = False
         self._regulate()
+        if self._reversal is not None:
+            self._reversal.hold(True)
 
     def resume_writing(self) -> None:
         self._writable = True
         self._regulate()
+        if self._reversal is not None:
+            self._reversal.hold(False)
 
     # From whoever runs the loop.
 
@@ -326,6 +348,8 @@ class SmtpConnection:
             return "greeting"
         if session.in_message:
             return "message"
+        if session.reversed:
+            return "reversed"
         if session.asks:
             return "lookup"
         return "transaction" if session.in_transaction else "command"
@@ -355,8 +379,13 @@ class SmtpConnection:
 
     def end(self, reply: ServerReply, reason: str, now: float) -> None:
         """End the session with a reply, unless it waits for the answer to a message."""
-        if not self._session.over and not self._finishing:
-            self._carry_out(self._session.close(reply, reason, now), now)
+        if self._session.over or self._finishing:
+            return
+        reversed_ = self._session.reversed
+        self._carry_out(self._session.close(reply, reason, now), now)
+        if reversed_ and self._transport is not None:
+            # An orderly end could be taken for the end of a message.
+            self._transport.abort()
 
     def end_if_idle(self, now: float) -> None:
         """End the session if it is in no transaction."""
@@ -429,6 +458,9 @@ class SmtpConnection:
 
     def _may_take(self) -> bool:
         full = self._transfer is not None and self._transfer.full
+        if self._reversal is not None and self._session.reversed:
+            # It is the queues that are to take it.
+            return not self._reversal.full
         return self._session.wants_data and self._writable and not full and not self._delayed_to
 
     def _carry_out(self, actions: list[Action], now: float) -> None:
@@ -469,6 +501,8 @@ class SmtpConnection:
             self._start_asking(self._ask(action))
         elif isinstance(action, MailWanted):
             self._start_asking(self._ask_for_mail(action))
+        elif isinstance(action, TurnWanted):
+            self._start_asking(self._turn(action.domains))
         elif isinstance(action, StrangerWanted):
             self._start_asking(self._check_stranger(action))
         elif isinstance(action, GreetingPaused):
@@ -677,7 +711,7 @@ class SmtpConnection:
         if self._delayed_to:
             await asyncio.sleep(self._delayed_to - time.monotonic())
         if isinstance(question, PasswordGiven):
-            right = await authenticator.check_password(question.user, question.password)
+            right = await authenticator.check_password(question.user, question.password, question.challenge)
             now = time.monotonic()
             actions = [] if self._session.over else self._session.answer_password(right, now)
         else:
@@ -695,6 +729,62 @@ class SmtpConnection:
         if not self._session.over:
             now = time.monotonic()
             self._carry_out(self._session.answer_etrn(reply, now), now)
+
+    async def _turn(self, domains: list[bytes]) -> None:
+        """Answer ATRN; if there is mail, pass it on until all of it is delivered, or the client is gone."""
+        queues = [one.queue for one in self._open.links.home.each()]
+        reversal = self._reversal = Reversal(queues, domains, self._address, self._say_for_queue, self._regulate)
+        reply = await reversal.begin()
+        now = time.monotonic()
+        if self._session.over:
+            reversal.close()
+            return
+        self._carry_out(self._session.answer_turn(reply, domains, now), now)
+        if not self._session.reversed:
+            self._reversal = self._asking = None
+            self._regulate()
+            return
+        self._deadline = now + SILENT_SECONDS
+        self._notice_gone_client()
+        rest, self._unread = self._session.take_rest() + self._unread, b""
+        reversal.hold(not self._writable)
+        reversal.take(rest)
+        clean = await reversal.run()
+        self._asking = None
+        self._end_turn(clean, time.monotonic())
+
+    def _say_for_queue(self, data: bytes) -> None:
+        """Say what queue-ondemand says."""
+        self._deadline = time.monotonic() + SILENT_SECONDS
+        if self._session.over or self._transport is None:
+            return
+        try:
+            self._write(data)
+        except ssl.SSLError:
+            self._transport.abort()
+
+    def _end_turn(self, clean: bool, now: float) -> None:
+        """End the session of a client that has its mail, or cannot take it."""
+        if self._session.over:
+            return
+        if clean:
+            self._carry_out(self._session.end_turn(now), now)
+        else:
+            self.end(replies.SERVER_BUSY, "ATRN failed", now)
+
+    def _notice_gone_client(self) -> None:
+        """Have the kernel notice that a client is gone, also while nothing is said to it."""
+        assert self._transport is not None
+        own = self._transport.get_extra_info("socket")
+        try:
+            with socket.socket(fileno=os.dup(own.fileno())) as shared:
+                shared.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, GONE_SECONDS // 2)
+                shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, GONE_SECONDS // 8)
+                shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+                shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_SECONDS * 1000)
+        except OSError:
+            pass  # It is no TCP connection, or over.
 
     async def _check_stranger(self, wanted: StrangerWanted) -> None:
         reply = await self._open.checks.judge(wanted)
@@ -721,16 +811,26 @@ class SmtpConnection:
 
     def _end_lost(self, now: float) -> None:
         """End the session of a connection that is closed."""
-        if not self._session.over:
-            self._carry_out(self._session.lost(now), now)
+        self._end_gone(now)
         self._open.discard(self)
         self._open.limits.release(self._address)
+
+    def _end_gone(self, now: float) -> None:
+        """End the session: the client has closed the connection, as it does when it has its mail."""
+        if self._session.over:
+            return
+        if self._reversal is not None and self._reversal.finished:
+            self._carry_out(self._session.end_turn(now), now)
+        else:
+            self._carry_out(self._session.lost(now), now)
 
     def _put(self, now: float) -> None:
         """Write the log lines, then the replies that they are about."""
         if self._session.over:
             self._forget_lookup()
             self._close_filter()
+            if self._reversal is not None:
+                self._reversal.close()
         lines = self._session.log_lines()
         if lines:
             self._open.write_log(lines)
@@ -774,8 +874,7 @@ class SmtpConnection:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._take_slice)
         if self._eof and not self._unread and not self._session.over and not self._session.asks:
-            now = time.monotonic()
-            self._carry_out(self._session.lost(now), now)
+            self._end_gone(time.monotonic())
             return
         # Once the session is over, what comes is thrown away.
         reading = self._session.over or (may_take and not self._unread)

@@ -1,7 +1,7 @@
 """The mail that is stored for on-demand domains: reads it, and asks queue-ondemand to do something with it."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from queue_base.daemon.unix_sockets import connect_to
 from queue_base.durable import read_file
@@ -62,10 +62,14 @@ def read_stored(home: Home, domain: bytes) -> Iterator[StoredRecipient]:
             yield record.stored
 
 
-def flush_domains(home: Home, domains: Iterable[bytes]) -> int:
-    """Have queue-ondemand deliver what is stored for domains; return for how many it does. Raises Temporary."""
+def flush_domains(home: Home, domains: Sequence[bytes]) -> tuple[int, list[bytes]]:
+    """Have queue-ondemand deliver what is stored for domains; return for how many it does, and those that have ATRN.
+
+    Raises Temporary.
+    """
     answers = ask_for_runs(home, [RunRequest(FLUSH, domain) for domain in domains])
-    return sum(answer.word not in (EMPTY, UNKNOWN) for answer in answers)
+    waiting = [domain for domain, answer in zip(domains, answers, strict=True) if answer.word == UNKNOWN]
+    return sum(answer.word not in (EMPTY, UNKNOWN) for answer in answers), waiting
 
 
 def ask_for_runs(home: Home, requests: Sequence[RunRequest]) -> list[RunAnswer]:

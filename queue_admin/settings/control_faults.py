@@ -19,14 +19,15 @@ from queue_base.home import Home
 from queue_base.server_certificates import PemFiles, ServerCertificates, read_named_files, read_pem_files
 from queue_wire.control.destinationlimits import warn_of
 from queue_wire.control.lines import numbered_lines
-from queue_wire.control.listeners import Role, unpack_listener, unpack_listeners
+from queue_wire.control.listeners import IMPLICIT_TLS, ON_DEMAND, Role, unpack_listener, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.networks import unpack_networks
+from queue_wire.control.ondemand import unpack_on_demand_users, unpack_ondemand
 from queue_wire.control.registry import BY_NAME, FILES, OF_QMAIL, ONE_VALUE, check, is_copy, nearest_name
 from queue_wire.control.smtpdcert import unpack_certificate_lines
 from queue_wire.control.smtpdusers import unpack_program
 from queue_wire.control.smtproutes import unpack_routes
-from queue_wire.format_error import FormatError, LineError
+from queue_wire.format_error import FormatError, LineError, quoted
 
 # The files whose contents only queue-remote can check.
 OF_REMOTE = frozenset(
@@ -78,6 +79,8 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
     if not faulty & {"smtpd", "smtpdcert"}:
         yield from _certificate_faults(home)
         yield from _unusable_listeners(home)
+    if not faulty & {"ondemand", "ondemandusers"}:
+        yield from _idle_customers(home)
     yield from _deaf_listeners(home)
     if "checkpassword" not in faulty:
         yield from _unusable_program(home)
@@ -201,15 +204,18 @@ def _unusable_listeners(home: Home) -> Iterator[ControlFault]:
     """Yield the lines of control/smtpd on which nobody could send mail, since nobody can authenticate there."""
     there = {
         name
-        for name in ("smtpdcert", "smtpdusers", "checkpassword", "relayclients")
+        for name in ("smtpdcert", "smtpdusers", "checkpassword", "relayclients", "ondemand", "ondemandusers")
         if os.path.exists(f"{home.control}/{name}")
     }
     for number, line in numbered_lines(read_control(home, "smtpd") or b""):
         listener = unpack_listener(line)
         role = f"role {listener.role.value}"
-        if listener.role is Role.SUBMISSIONS and "smtpdcert" not in there:
+        if listener.role in IMPLICIT_TLS and "smtpdcert" not in there:
             yield ControlFault("smtpd", number, f"{role} needs a certificate, which control/smtpdcert would name")
-        elif listener.role is not Role.MX and "relayclients" not in there:
+        elif listener.role in ON_DEMAND and not {"ondemand", "ondemandusers"} <= there:
+            why = "control/ondemandusers says who may, and control/ondemand which domains are `atrn`"
+            yield ControlFault("smtpd", number, f"nobody can take mail by {role}: {why}")
+        elif listener.role is not Role.MX and (listener.role in ON_DEMAND or "relayclients" not in there):
             if "smtpdcert" not in there:
                 why = "no AUTH is offered without a certificate, which control/smtpdcert would name"
             elif not there & {"smtpdusers", "checkpassword"}:
@@ -218,7 +224,23 @@ def _unusable_listeners(home: Home) -> Iterator[ControlFault]:
                 why = "with `noauth` no AUTH is offered, and there is no control/relayclients"
             else:
                 continue
-            yield ControlFault("smtpd", number, f"nobody may send by {role}: {why}")
+            what = "take mail" if listener.role in ON_DEMAND else "send"
+            yield ControlFault("smtpd", number, f"nobody may {what} by {role}: {why}")
+
+
+def _idle_customers(home: Home) -> Iterator[ControlFault]:
+    """Yield the domains of control/ondemandusers that have no ATRN, and those with ATRN that no user has."""
+    lines = read_parsed(home, "ondemand", unpack_ondemand) or {}
+    users = read_parsed(home, "ondemandusers", unpack_on_demand_users) or {}
+    taken = {domain for domains in users.values() for domain in domains}
+    for domain in sorted(taken):
+        if domain not in lines or not lines[domain].turns:
+            why = f"{quoted(domain)} has no line with `atrn` in control/ondemand, so its user gets 451"
+            yield ControlFault("ondemandusers", None, why)
+    for domain, line in lines.items():
+        if line.turns and domain not in taken:
+            why = f"{quoted(domain)} has no user in control/ondemandusers, so nobody can take its mail"
+            yield ControlFault("ondemand", None, why)
 
 
 def _deaf_listeners(home: Home) -> Iterator[ControlFault]:

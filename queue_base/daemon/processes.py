@@ -32,7 +32,7 @@ SENDMUTEX = 15
 # Above the pipes of REMOTES_MOST queue-remotes: those of queue-ondemand, if it runs.
 ONDEMAND_JOBS = 48
 ONDEMAND_REPORTS = 49
-# queue-ondemand's own descriptors: the pipes to its queue-remote.
+# queue-ondemand's own descriptors, to its queue-remote: a Unix socket for jobs and connections, and a pipe.
 KEEPER_JOBS = 3
 KEEPER_REPORTS = 4
 # Above all pipes; open if the supervisor gave one (queue_base.daemon.supervisor).

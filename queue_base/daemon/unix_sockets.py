@@ -5,9 +5,12 @@ not lock/, where only the daemons may go. The kernel says which user has connect
 
 The sockets of queue-smtpd, which may write nowhere, have abstract names (queue_wire.admin.smtpd_status).
 
+A Unix socket also carries descriptors (SCM_RIGHTS): each comes with a byte of the stream, and not after it.
+
 The path of a socket has at most 107 bytes. By the descriptor of its directory it is always short enough.
 """
 
+import array
 import os
 import socket
 import struct
@@ -15,6 +18,8 @@ import struct
 from queue_wire.pipes.qmtp import SOCKET_DIRECTORY_MODE
 
 SOCKET_MODE = 0o666
+DESCRIPTORS_MOST = 4
+_INT = struct.Struct("i")
 _CREDENTIALS = struct.Struct("3i")  # unix(7), SO_PEERCRED: pid, uid, gid
 
 
@@ -99,6 +104,26 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(found)
     return pid, uid & 0xFFFFFFFF
+
+
+def send_with_descriptor(connection: socket.socket, data: bytes, descriptor: int) -> int:
+    """Send a descriptor with the first byte of data; return how many bytes were sent. Raises OSError."""
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))
+    return connection.sendmsg([data], [rights])
+
+
+def receive_with_descriptors(connection: socket.socket, most: int) -> tuple[bytes, list[int]]:
+    """Return data, empty at its end, and the descriptors that came with it. Raises OSError.
+
+    They are not inherited. Of more than DESCRIPTORS_MOST in one message, the kernel closes the others.
+    """
+    room = socket.CMSG_SPACE(DESCRIPTORS_MOST * _INT.size)
+    data, control, _, _ = connection.recvmsg(most, room, socket.MSG_CMSG_CLOEXEC)
+    found: list[int] = []
+    for level, kind, rights in control:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found += [number for (number,) in _INT.iter_unpack(rights[: len(rights) - len(rights) % _INT.size])]
+    return data, found
 
 
 def accept_with_uid(listening: socket.socket) -> tuple[socket.socket, int]:

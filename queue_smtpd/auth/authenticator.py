@@ -1,7 +1,8 @@
 """Who may authenticate, by which mechanisms, and whether a password is right. It is checked in threads.
 
 control/checkpassword names a program that knows the passwords; without it they are in control/smtpdusers. SCRAM needs a
-verifier, so it is offered if all users have one.
+verifier, so it is offered if all users have one. CRAM-MD5 needs a password that the server has, too; it is offered if a
+user has one, for ATRN alone.
 
 Hashing, or the program, takes time, so a password is checked in one of a few threads. If too many wait, the answer is
 that it cannot be checked now; so it is if the file or the program is in trouble, which the log has once.
@@ -14,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_smtp.auth_server import MECHANISMS
+from queue_smtp.auth_server import CRAM_MD5, MECHANISMS
 from queue_smtpd.auth.check_program import ask_program
 from queue_smtpd.auth.password_file import PasswordFile
 from queue_smtpd.processes.log_writer import LogWriter
@@ -68,12 +69,13 @@ class Authenticator:
             trouble = str(error)
         self._note(trouble)
         mechanisms = MECHANISMS if self._file.all_scram and not trouble else _WITHOUT_VERIFIERS
-        self.offer = AuthOffer(mechanisms, self._file.secret) if self._file.present else AuthOffer()
+        shared = (CRAM_MD5,) if self._file.any_shared and not trouble else ()
+        self.offer = AuthOffer((*mechanisms, *shared), self._file.secret) if self._file.present else AuthOffer()
         return self.offer != before
 
-    async def check_password(self, user: bytes, password: bytes) -> bool | None:
-        """Return whether a password is right; None if it cannot be checked now."""
-        return await self._run(lambda: self._is_right(user, password))
+    async def check_password(self, user: bytes, password: bytes, challenge: bytes = b"") -> bool | None:
+        """Return whether a password, or the response to a challenge, is right; None if it cannot be checked now."""
+        return await self._run(lambda: self._is_right(user, password, challenge))
 
     async def find_verifier(self, user: bytes) -> tuple[Verifier | None] | None:
         """Return (the verifier of a user,), (None,) if there is none; None if it cannot be looked up now."""
@@ -95,10 +97,12 @@ class Authenticator:
             self._pending -= 1
         return None
 
-    def _is_right(self, user: bytes, password: bytes) -> bool:
+    def _is_right(self, user: bytes, password: bytes, challenge: bytes) -> bool:
         if self._program:
-            return ask_program(self._program, user, password)
+            return not challenge and ask_program(self._program, user, password)
         self._file.refresh()
+        if challenge:
+            return self._file.has_answered(user, challenge, password)
         return self._file.is_right(user, password)
 
     def _verifier(self, user: bytes) -> tuple[Verifier | None]:

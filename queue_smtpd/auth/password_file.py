@@ -12,8 +12,8 @@ import stat
 
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_smtp.auth_server import ROUNDS, knows_password
-from queue_wire.control.smtpdusers import UserPasswords, Verifier, unpack_users
+from queue_smtp.auth_server import ROUNDS, digest_of, knows_password
+from queue_wire.control.smtpdusers import Proof, SharedSecret, UserPasswords, Verifier, unpack_users
 from queue_wire.format_error import FormatError, wrong_in
 
 FILE_MOST = 64 << 20
@@ -35,7 +35,7 @@ class PasswordFile:
         self._path = f"{home.control}/smtpdusers"
         self._seen: tuple[int, ...] | None = None
         self._found = UserPasswords({})
-        self._choices: list[Verifier | bytes] = []
+        self._choices: list[Proof] = []
         self._secret = b""
         self.present = False
 
@@ -43,6 +43,11 @@ class PasswordFile:
     def all_scram(self) -> bool:
         """Whether every user has a verifier for SCRAM."""
         return all(isinstance(each, Verifier) for each in self._choices)
+
+    @property
+    def any_shared(self) -> bool:
+        """Whether a user has a password for CRAM-MD5."""
+        return any(isinstance(each, SharedSecret) for each in self._choices)
 
     @property
     def secret(self) -> bytes:
@@ -90,10 +95,22 @@ class PasswordFile:
         """Return whether a user has this password. It takes as long for a user who does not exist. Raises OSError."""
         known = self._found.users.get(user)
         tried = self._another(user) if known is None else known
-        right = knows_password(tried, password) if isinstance(tried, Verifier) else _has_hash(password, tried)
+        if isinstance(tried, bytes):
+            right = _has_hash(password, tried)
+        elif isinstance(tried, Verifier):
+            right = knows_password(tried, password)
+        else:
+            right = hmac.compare_digest(tried.password, password)
         return right and known is not None
 
-    def _another(self, user: bytes) -> Verifier | bytes:
+    def has_answered(self, user: bytes, challenge: bytes, digest: bytes) -> bool:
+        """Return whether a user has answered a challenge of CRAM-MD5 as who knows the password."""
+        known = self._found.users.get(user)
+        password = known.password if isinstance(known, SharedSecret) else self._secret
+        right = hmac.compare_digest(digest_of(challenge, password), digest)
+        return right and isinstance(known, SharedSecret)
+
+    def _another(self, user: bytes) -> Proof:
         if not self._choices:
             return _NOBODY
         digest = hmac.new(self._secret, b"another:" + user, hashlib.sha256).digest()

@@ -45,7 +45,7 @@ from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_wire.admin.smtpd_status import ProcessStatus
-from queue_wire.control.listeners import Listener, Role
+from queue_wire.control.listeners import IMPLICIT_TLS, Listener, Role
 from queue_wire.logline import alert, warning
 
 # Seconds between looks for what is too late.
@@ -271,7 +271,7 @@ class SmtpDaemon:
         busy = None
         if not self._has_place(client, submits or setup.policy.trusts(facts), now):
             busy = replies.SERVER_BUSY
-        if listener.role is Role.SUBMISSIONS and self._context is None:
+        if listener.role in IMPLICIT_TLS and self._context is None:
             # There was one when this process started.
             busy = replies.TLS_FAILED_FOR_NOW
         number = self._take_number()

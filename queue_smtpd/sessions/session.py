@@ -10,6 +10,8 @@ MessageDropped, whatever happens. `over`: the caller sends what there is and clo
 """
 
 import re
+import secrets
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from queue_smtp import server_replies as replies
@@ -29,6 +31,7 @@ from queue_smtp.server_events import (
     SessionClosed,
     TlsWanted,
     TransactionDropped,
+    TurnWanted,
     UserAuthenticated,
     UserRefused,
 )
@@ -57,6 +60,7 @@ DELAY_MOST = 10.0
 # After a wrong password: who guesses gets few answers.
 FAILURE_SECONDS = 2.0
 
+NOBODY: Mapping[bytes, tuple[bytes, ...]] = {}
 _IN_MESSAGE = (ServerState.DATA, ServerState.CHUNK, ServerState.SKIP)
 
 
@@ -139,6 +143,7 @@ Action = (
     | PasswordGiven
     | VerifierWanted
     | MailWanted
+    | TurnWanted
     | ReplyDelayed
     | SenderFiltered
     | RecipientFiltered
@@ -155,7 +160,7 @@ class SessionSetup(NamedTuple):
     caller asks them: about senders and recipients when it gets a question, and about messages itself. `dnslists` and
     `greylist`: strangers are looked up there. The hosts of `xclients` may use XCLIENT. `priority` is the class of the
     mail, empty for none. `authserv` are the authserv-ids of this host, whose Authentication-Results clients that may
-    not relay cannot send.
+    not relay cannot send. `customers` has the domains whose mail each user may take with ATRN.
     """
 
     me: bytes
@@ -168,6 +173,7 @@ class SessionSetup(NamedTuple):
     xclients: tuple[Network, ...] = ()
     priority: str = ""
     authserv: frozenset[bytes] = frozenset()
+    customers: Mapping[bytes, tuple[bytes, ...]] = NOBODY
 
 
 class SmtpSession:
@@ -185,7 +191,7 @@ class SmtpSession:
         self._setup = setup
         self._filtered = setup.filters.any
         self._begun = now
-        self._server = SmtpServer(setup.settings)
+        self._server = SmtpServer(setup.settings, secrets.token_hex(16).encode() if setup.settings.turns else b"")
         self._speaks_for_others = False
         self._judge_proxy()
         self._port = self._server_port = 0
@@ -245,9 +251,14 @@ class SmtpSession:
         return self._server.state in _IN_MESSAGE
 
     @property
+    def reversed(self) -> bool:
+        """Whether the client is the server now: its bytes are not for the session."""
+        return self._server.state is ServerState.REVERSED
+
+    @property
     def in_transaction(self) -> bool:
-        """Whether a sender was accepted, and its transaction is not over."""
-        return self._server.in_transaction
+        """Whether a sender was accepted, and its transaction is not over; or the client takes its mail."""
+        return self._server.in_transaction or self.reversed
 
     @property
     def trusted(self) -> bool:
@@ -458,6 +469,22 @@ class SmtpSession:
             self._log_refusal(b"ETRN " + asked.name, reply)
         return self._go_on(self._server.answer(reply), now)
 
+    def answer_turn(self, reply: ServerReply, domains: list[bytes], now: float) -> list[Action]:
+        """Answer TurnWanted, which has these domains."""
+        if reply.positive:
+            self._lines.append(log.mail_turned(self._number, domains, reply))
+        else:
+            self._log_refusal(b"ATRN " + b",".join(domains), reply)
+        return self._go_on(self._server.answer(reply), now)
+
+    def take_rest(self) -> bytes:
+        """Return what the client has sent behind ATRN, once it is the server."""
+        return self._server.take_rest()
+
+    def end_turn(self, now: float) -> list[Action]:
+        """End the session: the client has its mail."""
+        return self._go_on(self._server.end_turn(), now)
+
     def begin_message(self, reply: ServerReply | None, seconds: int, now: float) -> list[Action]:
         """Answer MessageStarted; None is yes. `seconds` is the time since the epoch."""
         if reply is not None:
@@ -531,6 +558,8 @@ class SmtpSession:
             return server.answer()
         elif isinstance(event, TlsWanted | PasswordGiven | VerifierWanted | MailWanted):
             actions.append(event)
+        elif isinstance(event, TurnWanted):
+            return self._take_turn(event, actions, now)
         elif isinstance(event, UserAuthenticated):
             self._client = self._client._replace(user=event.user, mechanism=event.mechanism)
             self._lines.append(log.authenticated(self._number, event.user, event.mechanism))
@@ -552,6 +581,16 @@ class SmtpSession:
         else:
             actions.append(self._replace_client(event, now))
         return []
+
+    def _take_turn(self, event: TurnWanted, actions: list[Action], now: float) -> list[ServerEvent]:
+        """Judge ATRN. RFC 2645 section 5.2.1: if one of the domains is not the user's, no mail goes out."""
+        own = self._setup.customers.get(self._client.user, ())
+        domains = event.domains or list(own)
+        if domains and all(domain in own for domain in domains):
+            actions.append(TurnWanted(domains))
+            return []
+        self._log_refusal(b"ATRN " + b",".join(domains), replies.TURN_REFUSED)
+        return self._server.answer(replies.TURN_REFUSED)
 
     def _replace_client(self, event: ClientChanged, now: float) -> ClientReplaced:
         """Begin anew with the client that XCLIENT has named. For the log it is another session."""

@@ -8,6 +8,7 @@
     smtp 12: refused PROXY: 521_5.7.0_Host_is_not_in_control/proxyclients
     smtp 12: auth joe PLAIN
     smtp 12: etrn example.net: 250
+    smtp 12: atrn example.net,example.org: 250
     smtp 12: from <a@example.net> bytes 2310
     smtp 12: to <joe@example.org>
     smtp 12: refused RCPT <x@example.net>: 550_5.7.1_Relaying_denied...
@@ -16,6 +17,7 @@
     smtp 12: discarded bytes 2310 recipients 1
     smtp 12: dropped
     smtp 12: end XCLIENT: messages 0 errors 0 seconds 0
+    smtp 12: end ATRN: messages 0 errors 0 seconds 2
     smtp 12: end QUIT: messages 1 errors 0 seconds 2
 
 The number is the session's: under a super-server, where each has a process of its own, the pid. Process I of N has the
@@ -60,6 +62,11 @@ def authenticated(session: int, user: bytes, mechanism: bytes) -> bytes:
 def mail_wanted(session: int, node: bytes, reply: ServerReply) -> bytes:
     """ETRN was accepted."""
     return _session_line(session, b"etrn %s: %d" % (escape(node), reply.code))
+
+
+def mail_turned(session: int, domains: list[bytes], reply: ServerReply) -> bytes:
+    """ATRN was accepted: the mail of these domains goes to the client."""
+    return _session_line(session, b"atrn %s: %d" % (escape(b",".join(domains)[:_TEXT_MAX]), reply.code))
 
 
 def sender_accepted(session: int, sender: bytes, size: int) -> bytes:

@@ -4,6 +4,8 @@
     answer     netstring: word NUL text
 
     etrn       a client's ETRN; `client` is its address. It is limited by etrninterval.
+    atrn       a user's ATRN; the name is one or more domains with commas between them. With the first byte comes a
+               descriptor (SCM_RIGHTS): a connected stream socket, at whose other end the user's host is the server
     flush      the administrator's; `client` is empty
     delete     remove stored mail; `client` is the long id of one message, or empty for all. From root and the owner
     bounce     return it to its sender; likewise
@@ -11,11 +13,16 @@
 The name is a domain, `@` and a domain for that and all domains below it, or `#` and a domain, which is the same as the
 domain. Any number of requests on a connection, one after the other. The answers are those of RFC 1985 section 5:
 
-    started    a delivery has begun, or waits for its turn                  250
-    empty      nothing is stored                                            251
-    running    a delivery was under way already                             252
-    later      it was asked for a short while ago, or too often             458
-    unknown    the domain is not an on-demand domain                        459
+                                                                        ETRN   ATRN
+    started    a delivery has begun, or waits for its turn               250    250
+    empty      nothing is stored                                         251    453
+    running    a delivery was under way already                          252    450
+    later      it was asked for a short while ago, or too often          458    451
+    unknown    the domain is not an on-demand domain of this kind        459    451
+
+`started` to `atrn` is followed by another answer when all that can be delivered has been: `clean` if the connection
+can carry more, since its server waits for a command; `broken` if it cannot. The descriptor is closed before. Nothing
+else may be asked meanwhile.
 
 The socket is in the directory of queue-intake's, where every user may go. Who may ask is up to queue-ondemand.
 """
@@ -26,18 +33,21 @@ from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import pack_netstring
 
 SOCKET = "intake/ondemand"
-REQUEST_MOST = 2048
+REQUEST_MOST = 32768
 ETRN = b"etrn"
+ATRN = b"atrn"
 FLUSH = b"flush"
 DELETE = b"delete"
 BOUNCE = b"bounce"
-COMMANDS = (ETRN, FLUSH, DELETE, BOUNCE)
+COMMANDS = (ETRN, ATRN, FLUSH, DELETE, BOUNCE)
 STARTED = b"started"
 EMPTY = b"empty"
 RUNNING = b"running"
 LATER = b"later"
 UNKNOWN = b"unknown"
-WORDS = (STARTED, EMPTY, RUNNING, LATER, UNKNOWN)
+CLEAN = b"clean"
+BROKEN = b"broken"
+WORDS = (STARTED, EMPTY, RUNNING, LATER, UNKNOWN, CLEAN, BROKEN)
 
 
 class RunRequest(NamedTuple):

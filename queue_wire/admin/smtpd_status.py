@@ -19,12 +19,12 @@ LINE_MOST = 65536
 
 # What a session is doing: the handshake; the pause before the greeting; nothing, until the next command; a transaction;
 # sending a message; waiting for queue-intake's answer to it; for the lookup of a recipient or of a password; its
-# connection is being closed.
-STATES = ("tls", "greeting", "command", "transaction", "message", "queueing", "lookup", "closing")
+# connection is being closed; it takes its mail with ATRN.
+STATES = ("tls", "greeting", "command", "transaction", "message", "queueing", "lookup", "closing", "reversed")
 # Who was refused: commands that others send are `other`.
 VERBS = ("connect", "early talker", "MAIL", "RCPT", "DATA", "AUTH", "message", "other")
 # How a session ended (at XCLIENT another one begins); others are `refused`: the server had enough of it.
-ENDS = ("QUIT", "connection lost", "timeout", "stop", "turned away", "XCLIENT", "refused")
+ENDS = ("QUIT", "connection lost", "timeout", "stop", "turned away", "XCLIENT", "ATRN", "refused")
 # What a filter has said to a command or a message; `failed`: it could not be asked.
 VERDICTS = ("refuses", "discards", "holds", "failed")
 COUNTED = (

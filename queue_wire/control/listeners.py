@@ -7,6 +7,8 @@ ADDRESS is an IPv4 address, an IPv6 address in brackets, or `*` for both. ROLE s
     mx             mail for this host's domains, from everybody (port 25)
     submission     mail from users, who must authenticate, after STARTTLS (port 587, RFC 6409)
     submissions    the same, with TLS from the first byte (port 465, RFC 8314)
+    odmr           hosts that take their domains' mail with ATRN, as users of ondemandusers (port 366, RFC 2645)
+    odmrs          the same, with TLS from the first byte
 
 Options: `bare` accepts bare CR and LF, `proxy` expects a PROXY header from the hosts of `proxyclients`, `noauth` offers
 no AUTH, `priority=CLASS` gives the mail a class of control/priorities.
@@ -27,6 +29,14 @@ class Role(enum.Enum):
     MX = "mx"
     SUBMISSION = "submission"
     SUBMISSIONS = "submissions"
+    ODMR = "odmr"
+    ODMRS = "odmrs"
+
+
+# TLS begins with the first byte.
+IMPLICIT_TLS = (Role.SUBMISSIONS, Role.ODMRS)
+# Mail goes out, and none comes in.
+ON_DEMAND = (Role.ODMR, Role.ODMRS)
 
 
 class Listener(NamedTuple):
@@ -75,4 +85,7 @@ def unpack_listener(line: bytes) -> Listener:
         elif name not in _OPTIONS:
             raise FormatError(f"no option, one of {', '.join(_OPTIONS)}, {_PRIORITY}CLASS: {quoted(name.encode())}")
     bare, proxy, noauth = (option in names[1:] for option in _OPTIONS)
-    return Listener(address, port, _ROLES[names[0]], bare, proxy, noauth, priority)
+    role = _ROLES[names[0]]
+    if role in ON_DEMAND and (bare or noauth or priority):
+        raise FormatError(f"{role.value} takes no mail, and needs AUTH: no option but proxy: {quoted(line)}")
+    return Listener(address, port, role, bare, proxy, noauth, priority)

@@ -1,9 +1,15 @@
 """`control/ondemand`: domains whose mail waits in a queue of its own until it is asked for. Pure.
 
     DOMAIN:etrn [expire 30d] [probe 30m] [size 1G]
+    DOMAIN:atrn [expire 30d] [size 1G]
 
 Mail for an `etrn` domain is tried once. If that fails, it is stored in queue/ondemand/DOMAIN, and delivered when a
 client asks for it with ETRN (RFC 1985), or the administrator does, or a probe finds the domain's host reachable.
+
+Mail for an `atrn` domain is stored at once. It goes to the host that asks for it with ATRN (RFC 2645), on the very
+connection of that host, and nowhere else. `control/ondemandusers` says who may ask:
+
+    USER:DOMAIN[,DOMAIN...]
 
     expire TIME    mail that is older is returned to its sender
     probe TIME     the first interval between probes, which doubles up to a day; `never`: no probes
@@ -20,6 +26,7 @@ from typing import NamedTuple
 from queue_wire.control.hostmap import host_key
 from queue_wire.control.lines import numbered_lines, unpack_size
 from queue_wire.control.schedule import unpack_seconds
+from queue_wire.control.smtpdusers import check_user
 from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
 DAY = 86400
@@ -27,18 +34,25 @@ EXPIRE = 30 * DAY
 PROBE = 1800
 # As the name of a directory, which has at most 255 bytes. RFC 1035 section 2.3.4 has the same limits.
 _DOMAIN = re.compile(rb"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
-_ATRN = "atrn is not available; write etrn, or `domain:etrn probe never`"
+_OPTIONS = ("expire", "probe", "size")
+_NO_PROBE = "atrn has no option probe: nobody connects to its host; remove it"
 
 
 class OnDemandLine(NamedTuple):
-    """What a line says of a domain: times in seconds, `probe` 0 for never, `size` 0 for no limit."""
+    """What a line says of a domain: times in seconds, `probe` 0 for never, `size` 0 for no limit.
+
+    `turns`: the domain's host asks with ATRN, and gets its mail on its own connection.
+    """
 
     expire: int = EXPIRE
     probe: int = PROBE
     size: int = 0
+    turns: bool = False
 
 
 OnDemandLines = Mapping[bytes, OnDemandLine]
+# The domains of each user, in the order of the file.
+OnDemandUsers = Mapping[bytes, tuple[bytes, ...]]
 
 
 def is_domain_name(name: bytes) -> bool:
@@ -53,32 +67,64 @@ def unpack_ondemand(data: bytes) -> dict[bytes, OnDemandLine]:
         with InLine(number):
             key, colon, value = line.partition(b":")
             if not colon:
-                raise FormatError(f"not DOMAIN:etrn: {quoted(line)}")
-            domain = host_key(key)
-            if not is_domain_name(domain):
-                raise FormatError(f"not the name of a domain: {quoted(key)}")
+                raise FormatError(f"not DOMAIN:etrn or DOMAIN:atrn: {quoted(line)}")
+            domain = _unpack_domain(key)
             if domain in found:
                 raise FormatError(f"a second line for {quoted(domain)}")
             found[domain] = _unpack_words(value.split())
     return found
 
 
+def unpack_on_demand_users(data: bytes) -> dict[bytes, tuple[bytes, ...]]:
+    """Return the domains of each user, of control/ondemandusers; lines of one user add up. Raises LineError.
+
+    A domain of two users is an error: what one has taken would be missing at the other.
+    """
+    found: dict[bytes, tuple[bytes, ...]] = {}
+    owners: dict[bytes, bytes] = {}
+    for number, line in numbered_lines(data):
+        with InLine(number):
+            user, colon, rest = line.partition(b":")
+            names = rest.replace(b",", b" ").split()
+            if not colon or not names:
+                raise FormatError(f"not USER:DOMAIN[,DOMAIN...]: {quoted(line)}")
+            check_user(user)
+            for name in names:
+                domain = _unpack_domain(name)
+                if domain in owners:
+                    raise FormatError(f"{quoted(domain)} belongs to user {quoted(owners[domain])} already")
+                owners[domain] = user
+                found[user] = (*found.get(user, ()), domain)
+    return found
+
+
+def _unpack_domain(name: bytes) -> bytes:
+    domain = host_key(name)
+    if not is_domain_name(domain):
+        raise FormatError(f"not the name of a domain: {quoted(name)}")
+    return domain
+
+
 def _unpack_words(words: list[bytes]) -> OnDemandLine:
-    if not words or words[0].lower() not in (b"etrn", b"atrn"):
-        raise FormatError("no method, which is etrn, behind the colon")
-    if words[0].lower() == b"atrn":
-        raise FormatError(_ATRN)
+    method = words[0].lower() if words else b""
+    if method not in (b"etrn", b"atrn"):
+        raise FormatError("no method, one of etrn, atrn, behind the colon")
+    turns = method == b"atrn"
     options: dict[str, int] = {}
     for name, value in zip(words[1::2], [*words[2::2], b""], strict=False):
         option = name.decode("ascii", "replace")
         if option == "relay":
             raise FormatError("no option relay: write `domain:host:port` into smtproutes")
-        if option not in OnDemandLine._fields:
-            raise FormatError(f"no option, one of {', '.join(OnDemandLine._fields)}: {quoted(name)}")
+        if option not in _OPTIONS:
+            raise FormatError(f"no option, one of {', '.join(_OPTIONS)}: {quoted(name)}")
+        if turns and option == "probe":
+            raise FormatError(_NO_PROBE)
         if option in options:
             raise FormatError(f"a second {option}")
         options[option] = _unpack_option(option, value)
-    return OnDemandLine(**options)
+    if turns:
+        options["probe"] = 0
+    return OnDemandLine(options.get("expire", EXPIRE), options.get("probe", PROBE), options.get("size", 0), turns)
 
 
 def _unpack_option(option: str, value: bytes) -> int:

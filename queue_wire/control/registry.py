@@ -22,7 +22,7 @@ from queue_wire.control.lines import (
 )
 from queue_wire.control.locallimits import unpack_local_limits
 from queue_wire.control.localroutes import unpack_local_routes
-from queue_wire.control.ondemand import unpack_ondemand
+from queue_wire.control.ondemand import unpack_on_demand_users, unpack_ondemand
 from queue_wire.control.priorities import unpack_priorities, unpack_priority_rules
 from queue_wire.control.relayrecipients import unpack_relay_recipients
 from queue_wire.control.schedule import unpack_ages, unpack_schedule
@@ -200,6 +200,7 @@ FILES: tuple[ControlFile, ...] = (
     ControlFile(
         "ondemand", MAP, "none", "domains whose mail is kept", (*_SEND, "queue-ondemand", *_SMTPD), HUP, "on demand",
     ),
+    ControlFile("ondemandusers", MAP, "none", "domains that users take with ATRN", _SMTPD, CONNECTION, "on demand"),
     _number("etrninterval", "time between two ETRN for a domain", ("queue-ondemand",), SECOND, "on demand"),
     ControlFile("helohost", TABLE, "`me`", "name in EHLO", _REMOTE, SECOND, "routing"),
     ControlFile("outgoingip", TABLE, "the system's choice", "address to connect from", _REMOTE, SECOND, "routing"),
@@ -414,6 +415,7 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "queues": _check_queues,
     "localroutes": unpack_local_routes,
     "ondemand": unpack_ondemand,
+    "ondemandusers": unpack_on_demand_users,
     "locallimits": unpack_local_limits,
     "relayclients": _check_networks,
     "proxyclients": _check_networks,

@@ -2,6 +2,7 @@
 
     joe:SCRAM-SHA-256$4096:SALT$STOREDKEY:SERVERKEY     a verifier (RFC 5803; the values in base64)
     ann:$y$j9T$...                                      a hash of crypt(5)
+    customer:CRAM-MD5$PASSWORD                          the password itself, in base64, as CRAM-MD5 needs it
     :SECRET                                             32 bytes in base64, which hide who exists
 
 A user has no colon, no control character and no space, and its case counts. The secret has no user. Errors never show
@@ -23,6 +24,7 @@ USER_MAX = 255
 # More would stall the server for its other clients.
 ROUNDS_MOST = 1_000_000
 _USER = re.compile(rb"[^\x00-\x20:\x7f]{1,%d}" % USER_MAX)
+_CRAM = b"CRAM-MD5$"
 _SCRAM = b"SCRAM-SHA-256$"
 _VERIFIER = re.compile(rb"SCRAM-SHA-256\$([0-9]{4,7}):([^$:]+)\$([^$:]+):([^$:]+)")
 # `$id$...`, with an id that is not the empty one of DES, and no character that crypt(5) does not allow.
@@ -42,10 +44,23 @@ class Verifier(NamedTuple):
         return "Verifier(***)"
 
 
-class UserPasswords(NamedTuple):
-    """The file: for each user a verifier, or a hash of crypt(5). `secret` is empty if there is none."""
+class SharedSecret(NamedTuple):
+    """A password that the server has, too (RFC 2195)."""
 
-    users: Mapping[bytes, Verifier | bytes]
+    password: bytes
+
+    def __repr__(self) -> str:
+        return "SharedSecret(***)"
+
+
+# What a server knows of a user; bytes are a hash of crypt(5).
+Proof = Verifier | SharedSecret | bytes
+
+
+class UserPasswords(NamedTuple):
+    """The file: what is known of each user. `secret` is empty if there is none."""
+
+    users: Mapping[bytes, Proof]
     secret: bytes = b""
 
     def __repr__(self) -> str:
@@ -54,7 +69,7 @@ class UserPasswords(NamedTuple):
 
 def unpack_users(data: bytes) -> UserPasswords:
     """Return the users. Raises LineError, also for a user who is there twice."""
-    users: dict[bytes, Verifier | bytes] = {}
+    users: dict[bytes, Proof] = {}
     secret = b""
     for number, line in numbered_lines(data):
         with InLine(number):
@@ -75,8 +90,14 @@ def pack_users(found: UserPasswords) -> bytes:
     """Return the contents of the file."""
     lines = [b":" + _base64(found.secret)] if found.secret else []
     for user, value in sorted(found.users.items()):
-        lines.append(b"%s:%s" % (user, pack_verifier(value) if isinstance(value, Verifier) else value))
+        lines.append(b"%s:%s" % (user, _pack_proof(value)))
     return b"".join([line + b"\n" for line in lines])
+
+
+def _pack_proof(value: Proof) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return pack_verifier(value) if isinstance(value, Verifier) else _CRAM + _base64(value.password)
 
 
 def pack_verifier(verifier: Verifier) -> bytes:
@@ -122,10 +143,12 @@ def check_user(user: bytes) -> None:
         raise FormatError(f"not a user, up to {USER_MAX} bytes without spaces and colons: {quoted(user)}")
 
 
-def _unpack_hash(value: bytes) -> Verifier | bytes:
+def _unpack_hash(value: bytes) -> Proof:
+    if value.startswith(_CRAM) and (password := _unpack_base64(value.removeprefix(_CRAM))):
+        return SharedSecret(password)
     if not value.startswith(_SCRAM):
         if not _CRYPT.fullmatch(value):
-            raise FormatError("neither SCRAM-SHA-256$... nor a hash of crypt(5)")
+            raise FormatError("neither SCRAM-SHA-256$..., CRAM-MD5$... nor a hash of crypt(5)")
         return value
     match = _VERIFIER.fullmatch(value)
     if match is None or int(match[1]) > ROUNDS_MOST:

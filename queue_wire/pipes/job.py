@@ -2,10 +2,14 @@
 
     number \\0 path \\0 sender \\0 nexthop \\0 recipient [\\0 recipient ...]
     reread        read the control files again, and say what is in force (report.py)
+    reversed \\0 address \\0 domain [\\0 domain ...]
+                  jobs for these domains are delivered over a connection at whose other end a server is already (ATRN);
+                  its descriptor has come with a byte before (SCM_RIGHTS)
 
 The path is relative to queue/: mess/B/I. queue-ondemand gives queue-remote jobs with the path of a stored message
-(queue_wire.files.cluster), or `probe`, which only asks whether the nexthop can be reached and greeted. For queue-local
-the nexthop is the recipient.
+(queue_wire.files.cluster), or `probe`, which only asks whether the nexthop can be reached and greeted, or `release`:
+the reversed connection of the nexthop is not needed any more, and is closed. Success says that it could carry more. For
+queue-local the nexthop is the recipient.
 """
 
 import re
@@ -17,7 +21,12 @@ from queue_wire.pipes.framing import pack_netstring
 REREAD = b"reread"
 # The path of a job that connects to its nexthop, and sends nothing.
 PROBE = b"probe"
-_PATH = re.compile(rb"mess/[0-9]+/[0-9]+|ondemand/[a-z0-9_-][a-z0-9._-]*/mess/[0-9]+\.[0-9]+-[0-9a-z]+|probe")
+# The path of a job that closes a reversed connection.
+RELEASE = b"release"
+_PATH = re.compile(
+    rb"mess/[0-9]+/[0-9]+|ondemand/[a-z0-9_-][a-z0-9._-]*/mess/[0-9]+\.[0-9]+-[0-9a-z]+|probe|release"
+)
+_REVERSED = b"reversed"
 
 
 class Job(NamedTuple):
@@ -47,3 +56,23 @@ def unpack_job(payload: bytes) -> Job:
     if not _PATH.fullmatch(path):
         raise FormatError(f"job: not a message path: {quoted(path)}")
     return Job(int(number), path, fields[1], fields[2], fields[3:])
+
+
+class ReversedHost(NamedTuple):
+    """A host that is the server on its own connection: its address, and the domains whose mail it takes."""
+
+    address: bytes
+    domains: list[bytes]
+
+
+def pack_reversed(host: ReversedHost) -> bytes:
+    """Return the netstring that announces a reversed connection."""
+    return pack_netstring(b"\0".join([_REVERSED, host.address, *host.domains]))
+
+
+def unpack_reversed(payload: bytes) -> ReversedHost | None:
+    """Return the host of a reversed connection, None if the payload of a netstring is something else."""
+    if not payload.startswith(_REVERSED):
+        return None
+    word, *fields = payload.split(b"\0")
+    return ReversedHost(fields[0], fields[1:]) if word == _REVERSED and len(fields) > 1 else None

@@ -57,6 +57,7 @@ TEMPLATES = (
     ("smtp_tls_failed", "smtp {session}: tls failed: {why$}"),
     ("smtp_tls", "smtp {session}: tls {version$} {cipher$}"),
     ("smtp_auth", "smtp {session}: auth {user$} {mechanism$}"),
+    ("smtp_atrn", "smtp {session}: atrn {domains$}: {reply=2[0-9][0-9]}"),
     ("smtp_etrn", "smtp {session}: etrn {node$}: {reply=2[0-9][0-9]}"),
     ("smtp_dropped", "smtp {session}: dropped"),
     ("smtp_discarded", "smtp {session}: discarded bytes {bytes} recipients {recipients}"),

@@ -1,8 +1,8 @@
-"""control/ondemand: its lines, and what is said of those that cannot be used."""
+"""control/ondemand and ondemandusers: their lines, and what is said of those that cannot be used."""
 
 import pytest
 
-from queue_wire.control.ondemand import OnDemandLine, is_domain_name, unpack_ondemand
+from queue_wire.control.ondemand import OnDemandLine, is_domain_name, unpack_on_demand_users, unpack_ondemand
 from queue_wire.control.registry import BY_NAME, check
 from queue_wire.format_error import LineError
 
@@ -22,10 +22,9 @@ def test_a_domain_and_its_options() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b"example.net", "no colon|not DOMAIN:etrn"),
+        (b"example.net", "no colon|not DOMAIN:etrn or DOMAIN:atrn"),
         (b"example.net:", "no method"),
-        (b"example.net:turn", "no method"),
-        (b"example.net:atrn", "atrn is not available"),
+        (b"example.net:turn", "no method, one of etrn, atrn"),
         (b":etrn", "not the name of a domain"),
         (b".example.net:etrn", "not the name of a domain"),
         (b"../x:etrn", "not the name of a domain"),
@@ -41,6 +40,8 @@ def test_a_domain_and_its_options() -> None:
         (b"example.net:etrn expire 1d expire 2d", "a second expire"),
         (b"example.net:etrn relay host:25", "smtproutes"),
         (b"example.net:etrn color red", "no option"),
+        (b"example.net:atrn probe 30m", "atrn has no option probe"),
+        (b"example.net:atrn probe never", "atrn has no option probe"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_refused_with_its_number_and_the_reason(line: bytes, why: str) -> None:
@@ -48,6 +49,38 @@ def test_a_line_that_cannot_be_used_is_refused_with_its_number_and_the_reason(li
         unpack_ondemand(line)
     with pytest.raises(LineError, match=why):
         check(BY_NAME["ondemand"], line)
+
+
+def test_a_domain_whose_host_asks_with_atrn_is_never_probed() -> None:
+    found = unpack_ondemand(b"a.example:atrn\nb.example:ATRN size 1M expire 2d\n")
+    assert found[b"a.example"] == OnDemandLine(probe=0, turns=True)
+    assert found[b"b.example"] == OnDemandLine(2 * 86400, 0, 1 << 20, True)
+
+
+def test_the_domains_of_users_add_up() -> None:
+    found = unpack_on_demand_users(b"# c\njoe:B.example,a.example\nann:c.example\njoe:d.example, e.example.\n")
+    assert found == {b"joe": (b"b.example", b"a.example", b"d.example", b"e.example"), b"ann": (b"c.example",)}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"joe", "line 2: (not USER:DOMAIN|it has no colon)"),
+        (b"joe:", "line 2: not USER:DOMAIN"),
+        (b"joe: ,", "line 2: not USER:DOMAIN"),
+        (b":a.example", "line 2: not a user"),
+        (b"j oe:a.example", "line 2: not a user"),
+        (b"joe:a..b", "line 2: not the name of a domain"),
+        (b"joe:@a.example", "line 2: not the name of a domain"),
+        (b"joe:Z.example", "line 2: .z.example. belongs to user .ann. already"),
+        (b"ann:z.example", "line 2: .z.example. belongs to user .ann. already"),
+    ],
+)
+def test_a_line_of_users_that_cannot_be_used_is_refused(line: bytes, why: str) -> None:
+    with pytest.raises(LineError, match=why):
+        unpack_on_demand_users(b"ann:z.example\n" + line)
+    with pytest.raises(LineError, match=why):
+        check(BY_NAME["ondemandusers"], b"ann:z.example\n" + line)
 
 
 def test_a_u_label_is_its_a_label() -> None:

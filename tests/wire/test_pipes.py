@@ -8,7 +8,7 @@ from queue_wire.format_error import FormatError
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import ANSWERS, Removal, pack_clean, unpack_clean
 from queue_wire.pipes.framing import NetstringReader, RecordReader, pack_netstring
-from queue_wire.pipes.job import Job, pack_job, unpack_job
+from queue_wire.pipes.job import Job, ReversedHost, pack_job, pack_reversed, unpack_job, unpack_reversed
 from queue_wire.pipes.notice import (
     LOCAL,
     REMOTE,
@@ -216,10 +216,19 @@ def test_a_job_comes_back_as_it_was_packed(
     assert [unpack_job(payload) for payload in payloads([pack_job(job)])] == [job]
 
 
-@pytest.mark.parametrize("path", [b"ondemand/example.net/mess/17.457-gk2x", b"ondemand/_x-1.a/mess/1.2-0", b"probe"])
-def test_a_job_may_be_about_a_stored_message_or_a_probe(path: bytes) -> None:
+@pytest.mark.parametrize(
+    "path", [b"ondemand/example.net/mess/17.457-gk2x", b"ondemand/_x-1.a/mess/1.2-0", b"probe", b"release"]
+)
+def test_a_job_may_be_about_a_stored_message_or_a_connection(path: bytes) -> None:
     [payload] = payloads([pack_job(JOB._replace(path=path))])
     assert unpack_job(payload).path == path
+
+
+def test_a_reversed_connection_is_announced_with_its_domains() -> None:
+    host = ReversedHost(b"192.0.2.7", [b"a.example", b"b.example"])
+    assert [unpack_reversed(payload) for payload in payloads([pack_reversed(host)])] == [host]
+    for payload in (b"reversed", b"reversed\0x", b"reread", b"1\0reversed\0a\0b\0c", b"reversedx\0a\0b"):
+        assert unpack_reversed(payload) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,15 @@ from queue_base.control import read_parsed, unable_to_parse
 from queue_base.errors import Failure, Usage, complain
 from queue_base.home import Home
 from queue_smtp.auth_server import PASSWORD_MAX, make_verifier
-from queue_wire.control.smtpdusers import UserPasswords, check_user, pack_users, unpack_users
+from queue_wire.control.smtpdusers import (
+    Proof,
+    SharedSecret,
+    UserPasswords,
+    Verifier,
+    check_user,
+    pack_users,
+    unpack_users,
+)
 from queue_wire.format_error import FormatError
 
 FILE = "smtpdusers"
@@ -22,14 +30,18 @@ _SECRET_BYTES = 32
 
 @click.command("passwd")
 @click.argument("user", metavar="[USER]", required=False)
+@click.option("--cram-md5", is_flag=True, help="Keep the password itself, for fetchmail and ATRN.")
 @click.option("--delete", is_flag=True, help="Remove the user.")
 @click.option("--list", "listed", is_flag=True, help="List all users.")
 @click.pass_context
-def command(context: click.Context, user: str | None, delete: bool, listed: bool) -> None:
+def command(context: click.Context, user: str | None, cram_md5: bool, delete: bool, listed: bool) -> None:
     """Set the password with which a user authenticates to queue-smtpd (SMTP AUTH).
 
     The password is asked for twice on a terminal; otherwise it is the first line of stdin. control/smtpdusers keeps a
     verifier of SCRAM-SHA-256 and not the password. It is in force within two seconds.
+
+    With --cram-md5 the file keeps the password itself, which CRAM-MD5 needs. That mechanism is for hosts that take mail
+    with ATRN, such as fetchmail's; SCRAM-SHA-256 is offered to nobody while a user has such a password.
 
     Exit 1: with --delete, there is no such user.
 
@@ -41,7 +53,7 @@ def command(context: click.Context, user: str | None, delete: bool, listed: bool
     """
     home = home_of(context)
     if listed:
-        if user is not None or delete:
+        if user is not None or delete or cram_md5:
             raise Usage("--list stands alone")
         found = read_parsed(home, FILE, unpack_users)
         for each in sorted(found.users if found is not None else ()):
@@ -54,9 +66,12 @@ def command(context: click.Context, user: str | None, delete: bool, listed: bool
         check_user(name)
     except FormatError as error:
         raise Usage(f"unable to use this name: {error}") from error
+    if delete and cram_md5:
+        raise Usage("--delete and --cram-md5 exclude each other")
     if delete:
         context.exit(_delete(home, name))
-    _set(home, name, read_password(user))
+    password = read_password(user)
+    _set(home, name, SharedSecret(password) if cram_md5 else _make_verifier(password))
 
 
 def read_password(user: str) -> bytes:
@@ -73,17 +88,19 @@ def read_password(user: str) -> bytes:
     return password
 
 
-def _set(home: Home, user: bytes, password: bytes) -> None:
+def _make_verifier(password: bytes) -> Verifier:
     try:
-        verifier = make_verifier(password, os.urandom(_SALT_BYTES))
+        return make_verifier(password, os.urandom(_SALT_BYTES))
     except FormatError:
         # `from None`: nothing of the password may be shown.
         raise Usage("unable to use the password: it is not UTF-8 that RFC 4013 (SASLprep) allows") from None
 
+
+def _set(home: Home, user: bytes, proof: Proof) -> None:
     def add(old: bytes | None) -> bytes:
         found = _unpack(home, old)
         secret = found.secret or os.urandom(_SECRET_BYTES)
-        return pack_users(UserPasswords({**found.users, user: verifier}, secret))
+        return pack_users(UserPasswords({**found.users, user: proof}, secret))
 
     edit_control(home, FILE, add)
     print(f"{visible(user)} has a new password")

@@ -235,9 +235,11 @@ def _flush_stored(home: Home, selectors: Selectors, everything: bool) -> bool:
     stored = stored_domains(home)
     chosen = Selectors(domain=selectors.domain, prepends=selectors.prepends)
     wanted = stored if everything else [name for name in stored if selectors == chosen and name == chosen.domain]
-    count = flush_domains(home, wanted)
+    count, waiting = flush_domains(home, wanted)
     if count:
         print(f"delivering what is stored for {count} on-demand {'domain' if count == 1 else 'domains'}")
+    for domain in waiting:
+        print(f"{domain.decode('ascii', 'replace')}: its host has to ask for what is stored, with ATRN")
     return count > 0
 
 

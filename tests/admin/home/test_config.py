@@ -165,6 +165,25 @@ def test_check_names_certificates_that_cannot_be_used_and_listeners_by_which_nob
     assert queuectl(home, "config", "check") == ("", "")
 
 
+def test_check_names_domains_and_listeners_by_which_nobody_could_take_mail(home: Home) -> None:
+    control = Path(home.control)
+    (control / "smtpd").write_text("*:366 odmr\n")
+    assert queuectl(home, "config", "check", code=1)[0].splitlines() == [
+        "control/smtpd line 1: nobody can take mail by role odmr: control/ondemandusers says who may, and "
+        "control/ondemand which domains are `atrn`",
+    ]
+    (control / "ondemand").write_text("a.example:atrn\nb.example:etrn\n")
+    (control / "ondemandusers").write_text("joe:b.example,c.example\n")
+    (control / "smtpd").write_text("*:25 mx\n*:366 odmr\n")
+    assert queuectl(home, "config", "check", code=1)[0].splitlines() == [
+        "control/smtpd line 2: nobody may take mail by role odmr: no AUTH is offered without a certificate, which "
+        "control/smtpdcert would name",
+        "control/ondemandusers: 'b.example' has no line with `atrn` in control/ondemand, so its user gets 451",
+        "control/ondemandusers: 'c.example' has no line with `atrn` in control/ondemand, so its user gets 451",
+        "control/ondemand: 'a.example' has no user in control/ondemandusers, so nobody can take its mail",
+    ]
+
+
 def test_check_looks_at_the_program_that_knows_the_passwords(home: Home, tmp_path: Path) -> None:
     program = tmp_path / "check"
     line = Path(home.control, "checkpassword")

@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from queue_base.home import Home
-from queue_smtp.auth_server import knows_password
-from queue_wire.control.smtpdusers import UserPasswords, Verifier, unpack_users
+from queue_smtp.auth_server import digest_of, knows_password
+from queue_smtpd.auth.password_file import PasswordFile
+from queue_wire.control.smtpdusers import SharedSecret, UserPasswords, Verifier, unpack_users
 from support.processes.forked import BIN
 
 PASSWORD = "open sesame"
@@ -55,6 +56,29 @@ def test_a_user_is_added_changed_listed_and_removed(home: Home) -> None:
     assert list(users(home).users) == [b"joe@example.org"]
 
 
+def test_a_password_for_cram_md5_is_kept_itself_and_shown_by_nothing(home: Home) -> None:
+    made = run(home, "--cram-md5", "customer", given=PASSWORD)
+    assert (made.returncode, made.stdout) == (0, "customer has a new password\n"), made.stderr
+    found = users(home).users[b"customer"]
+    assert found == SharedSecret(PASSWORD.encode()) and PASSWORD not in repr(found)
+    assert run(home, "joe", given=PASSWORD).returncode == 0
+    assert users(home).users[b"customer"] == found, "it stays when another user is made"
+
+    file = PasswordFile(home)
+    file.refresh()
+    digest = digest_of(b"<x@y>", PASSWORD.encode())
+    assert file.any_shared and not file.all_scram
+    assert file.has_answered(b"customer", b"<x@y>", digest)
+    for user, challenge, response in (
+        (b"customer", b"<z@y>", digest),
+        (b"customer", b"<x@y>", b""),
+        (b"joe", b"<x@y>", digest),
+        (b"nobody", b"<x@y>", digest_of(b"<x@y>", file.secret)),
+    ):
+        assert not file.has_answered(user, challenge, response)
+    assert file.is_right(b"customer", PASSWORD.encode()) and not file.is_right(b"customer", b"other")
+
+
 def test_what_cannot_be_used_is_refused_and_changes_nothing(home: Home) -> None:
     for words, given, why in (
         ([], "x", "no user; --list lists all"),
@@ -65,6 +89,8 @@ def test_what_cannot_be_used_is_refused_and_changes_nothing(home: Home) -> None:
         (["joe"], "x" * 1025, "more than 1024 bytes"),
         (["joe"], "bell\a", "SASLprep"),
         (["--list", "joe"], "", "--list stands alone"),
+        (["--list", "--cram-md5"], "", "--list stands alone"),
+        (["--delete", "--cram-md5", "joe"], "", "exclude each other"),
     ):
         ran = run(home, *words, given=given)
         assert ran.returncode == 100 and why in ran.stderr and ran.stderr.count("\n") == 1, ran

@@ -142,6 +142,7 @@ PROGRAMS: dict[str, Program] = {
             Part("on-demand.md", "How it is delivered", "HOW IT IS DELIVERED"),
             Part("on-demand.md", "Look at it, and change it", "ORDERS"),
             Part("on-demand.md", "ETRN", "ETRN"),
+            Part("on-demand.md", "ATRN", "ATRN"),
             Part("design/on-demand.md", "Files", "WHAT IS STORED WHERE"),
         ),
         (_START, _CONTROL, _REMOTE, ("queuectl-flush", 8)),

@@ -55,7 +55,8 @@ class SmtpdDaemon:
         lines = [f"127.0.0.1:{port} {role}\n" for port, role in zip(self.ports, roles, strict=True)]
         Path(home.control, "smtpd").write_text("".join(lines))
         words = [role.split() for role in roles]
-        self._silent = [port for port, of in zip(self.ports, words, strict=True) if {"submissions", "proxy"} & set(of)]
+        silent = {"submissions", "odmrs", "proxy"}
+        self._silent = [port for port, of in zip(self.ports, words, strict=True) if silent & set(of)]
         self.log = b""
         reader, writer = os.pipe()
         os.set_blocking(reader, False)

@@ -67,6 +67,13 @@ class Sink(SelectorServer["_Session"]):
             assert self._arrived.wait_for(lambda: len(self.taken) >= count, deadline), f"only {len(self.taken)}"
             return list(self.taken)
 
+    def serve(self, connection: socket.socket) -> None:
+        """Greet who is on a connection that this side has made, and take what comes, to its end. Raises OSError."""
+        connection.sendall(b"220 sink.example\r\n")
+        session = _Session(self, connection)
+        while session.feed(connection.recv(65536)):
+            pass
+
     def _begin(self, connection: socket.socket) -> "_Session":
         # Else each reply to pipelined commands waits for the client's delayed ACK, 40 ms.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,265 @@
+"""A client's connection whose roles ATRN has reversed (RFC 2645): queue-ondemand's mail goes out, replies come in.
+
+    reply = await reversal.begin()      asks the queues for the mail of domains, up to the first one that has some
+    clean = await reversal.run()        passes on bytes until all is delivered
+
+The SMTP client is queue-ondemand's queue-remote, at the other end of a socket pair whose one end goes with the request
+(queue_wire.admin.ondemand_socket). Nothing of what passes is looked at here. TLS stays here, and this process still
+reads nothing of the queue.
+
+With several queues the mail of each follows on the same connection, as long as the client can take more. A later queue
+is greeted in the client's name, says EHLO once more, which RFC 5321 section 4.1.4 allows, and sends its mail. Behind
+the last one this module says QUIT.
+
+What one side does not take is not read from the other.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import cast
+
+from queue_base.daemon.unix_sockets import connect_to, send_with_descriptor
+from queue_smtp import server_replies as replies
+from queue_smtp.server_replies import ServerReply
+from queue_wire.admin.ondemand_socket import (
+    ATRN,
+    CLEAN,
+    EMPTY,
+    LATER,
+    REQUEST_MOST,
+    RUNNING,
+    SOCKET,
+    STARTED,
+    UNKNOWN,
+    RunRequest,
+    pack_run_request,
+    unpack_run_answer,
+)
+from queue_wire.format_error import FormatError
+from queue_wire.pipes.framing import NetstringReader
+
+ANSWER_SECONDS = 10.0
+# For the reply to QUIT.
+QUIT_SECONDS = 5.0
+GREETING = b"220 ready for more\r\n"
+QUIT = b"QUIT\r\n"
+# Of several words the first one here counts.
+_REPLIES = {
+    STARTED: replies.TURNING,
+    RUNNING: replies.TURN_BUSY,
+    LATER: replies.TURN_LATER,
+    UNKNOWN: replies.TURN_LATER,
+    EMPTY: replies.TURN_NONE,
+}
+
+
+class _QueueRequest:
+    """The request to the queue-ondemand of one queue, and its answers."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._answers = NetstringReader(REQUEST_MOST)
+
+    async def answer(self) -> bytes:
+        """Return the word of the next answer. Raises OSError, EOFError, FormatError."""
+        while (payload := self._answers.next()) is None:
+            data = await self._reader.read(REQUEST_MOST)
+            if not data:
+                raise EOFError
+            self._answers.feed(data)
+        return unpack_run_answer(payload).word
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _QueueChannel(asyncio.Protocol):
+    """Our end of the socket pair: what queue-remote says goes to `say`. `ended`: it has closed its end."""
+
+    def __init__(self, say: Callable[[bytes], None], regulate: Callable[[], None]) -> None:
+        self.ended = asyncio.Event()
+        self.full = False
+        self._say = say
+        self._regulate = regulate
+        self._transport: asyncio.Transport | None = None
+
+    def write(self, data: bytes) -> None:
+        """Pass on what the client says."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def hold(self, held: bool) -> None:
+        """Read from queue-remote, or not, because the client does not take it."""
+        if self._transport is not None and not self._transport.is_closing():
+            if held:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # From the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._say(data)
+
+    def eof_received(self) -> None:
+        """The event loop closes the transport."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.full = False
+        self.ended.set()
+        self._regulate()
+
+    def pause_writing(self) -> None:
+        self.full = True
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self._regulate()
+
+
+class Reversal:
+    """One such connection. `say` sends bytes to the client; `regulate` is called when `full` may have changed.
+
+    `finished`: all is delivered, and QUIT is said.
+    """
+
+    def __init__(
+        self,
+        queues: list[str],
+        domains: list[bytes],
+        client: str,
+        say: Callable[[bytes], None],
+        regulate: Callable[[], None],
+    ) -> None:
+        """`queues` are their paths; `client` is the client's address."""
+        self.finished = False
+        self._queues = list(queues)
+        self._request = RunRequest(ATRN, b",".join(domains), client.encode("ascii", "replace"))
+        self._say = say
+        self._regulate = regulate
+        self._current: tuple[_QueueRequest, _QueueChannel] | None = None
+        self._held = False
+        # The client has said something after QUIT, or is gone.
+        self._heard = asyncio.Event()
+        self._lost = False
+
+    @property
+    def full(self) -> bool:
+        """Whether the client should not be read."""
+        return self._current is not None and self._current[1].full
+
+    async def begin(self) -> ServerReply:
+        """Return the reply to ATRN."""
+        # A queue that cannot answer keeps nobody from the mail of the others.
+        return _REPLIES[await self._next_queue((STARTED, RUNNING))]
+
+    async def run(self) -> bool:
+        """Pass on bytes until the mail is delivered; return whether all of it was, and the client can take more."""
+        clean = True
+        while clean and self._current is not None:
+            clean = await self._end_current()
+            if clean and await self._next_queue() == STARTED:
+                self._pass_on(GREETING)
+        if clean and not self._lost:
+            self.finished = True
+            self._say(QUIT)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(QUIT_SECONDS):
+                    await self._heard.wait()
+        self.close()
+        return clean
+
+    def take(self, data: bytes) -> None:
+        """Take what the client says."""
+        if self._current is not None:
+            self._pass_on(data)
+        elif self.finished and data:
+            self._heard.set()
+
+    def hold(self, held: bool) -> None:
+        """Note whether the client takes what is said to it."""
+        self._held = held
+        if self._current is not None:
+            self._current[1].hold(held)
+
+    def close(self) -> None:
+        """End it: the client is gone, or there is no more time. It may be called more than once."""
+        self._lost = True
+        self._queues.clear()
+        self._heard.set()
+        if self._current is not None:
+            self._current[1].close()
+
+    def _pass_on(self, data: bytes) -> None:
+        if self._current is not None and data:
+            self._current[1].write(data)
+
+    async def _next_queue(self, stop: tuple[bytes, ...] = (STARTED,)) -> bytes:
+        """Ask the queues that are left, up to one whose word is one of `stop`; return the word that counts."""
+        words = [EMPTY]
+        while self._queues and words[-1] not in stop:
+            words.append(await self._ask_queue(self._queues.pop(0)))
+        return min(words, key=list(_REPLIES).index)
+
+    async def _ask_queue(self, queue: str) -> bytes:
+        """Return the word of a queue's answer; LATER if there is none."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        request = None
+        word = LATER
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                connection = connect_to(f"{queue}/{SOCKET}")
+                packed = pack_run_request(self._request)
+                # It is the first thing on a new connection, which takes it as a whole.
+                sent = send_with_descriptor(connection, packed, theirs.fileno())
+                reader, writer = await asyncio.open_unix_connection(sock=connection)
+                request = _QueueRequest(reader, writer)
+                writer.write(packed[sent:])
+                word = await request.answer()
+                if word == STARTED and not self._lost:
+                    self._current = request, await self._open_channel(ours)
+        except (OSError, FormatError, EOFError):
+            word = LATER
+        finally:
+            theirs.close()
+            if self._current is None or self._current[0] is not request:
+                ours.close()
+                if request is not None:
+                    request.close()
+        return word
+
+    async def _open_channel(self, ours: socket.socket) -> _QueueChannel:
+        loop = asyncio.get_running_loop()
+        _, channel = await loop.create_unix_connection(lambda: _QueueChannel(self._say, self._regulate), sock=ours)
+        channel.hold(self._held)
+        return channel
+
+    async def _end_current(self) -> bool:
+        """Wait until a queue has delivered what it has; return whether the client can take more."""
+        assert self._current is not None
+        request, channel = self._current
+        try:
+            await channel.ended.wait()
+            if self._lost:
+                return False
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await request.answer() == CLEAN and not self._lost
+        except (OSError, FormatError, EOFError):
+            return False
+        finally:
+            self._current = None
+            channel.close()
+            request.close()

@@ -1,0 +1,53 @@
+"""A host that takes its mail with ATRN: a client under TLS up to the reply, then a server on the same connection."""
+
+import socket
+from typing import Self
+
+from support.servers.smtp.sink import Sink
+from support.smtpd.smtpd_daemon import SmtpdDaemon, trusting
+
+PASSWORD = "open sesame"
+
+
+class OdmrHost:
+    """A connection to the role odmr, with STARTTLS; `user` has authenticated, unless it is empty."""
+
+    def __init__(self, smtpd: SmtpdDaemon, user: str = "customer", listener: int = 0) -> None:
+        self.client = smtpd.smtp(listener)
+        self.client.ehlo("host.example")
+        self.client.starttls(context=trusting())
+        self.client.ehlo("host.example")
+        if user:
+            self.client.login(user, PASSWORD)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.client.close()
+
+    def ask(self, domains: str = "") -> int:
+        """Return the code of the reply to ATRN."""
+        return self.client.docmd("ATRN", domains)[0]
+
+    @property
+    def connection(self) -> socket.socket:
+        """The connection, for what comes after the reply."""
+        found = self.client.sock
+        assert found is not None
+        return found
+
+    def take(self, sink: Sink) -> None:
+        """Take what comes, up to QUIT, as a sink takes it."""
+        sink.serve(self.connection)
+
+
+def fetch(smtpd: SmtpdDaemon, sink: Sink, domains: str = "") -> int:
+    """Take all that there is; return the code of the reply to ATRN."""
+    with OdmrHost(smtpd) as host:
+        code = host.ask(domains)
+        if code == 250:
+            host.take(sink)
+        return code
+
+
