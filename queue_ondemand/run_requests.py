@@ -35,6 +35,7 @@ from queue_wire.pipes.framing import NetstringReader
 
 CONNECTIONS_MOST = 128
 IDLE = 300.0
+READ_MOST = 16384
 REQUESTS_MOST = 20
 REMEMBERED_MOST = 10_000
 
@@ -86,7 +87,7 @@ class _RunConnection:
     def read(self) -> bytes:
         """Return what has come. Raises PeerLost at the end."""
         try:
-            data, descriptors = receive_with_descriptors(self.connection, REQUEST_MOST)
+            data, descriptors = receive_with_descriptors(self.connection, READ_MOST)
         except BlockingIOError:
             return b""
         except OSError as error:

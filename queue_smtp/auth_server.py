@@ -12,7 +12,8 @@ SCRAM-SHA-256 (RFC 5802, RFC 7677) needs a verifier instead of a password: `give
 gets one that nobody has a password for, the same each time, so that a client cannot find out who exists. The
 arithmetic is done by the package scramp.
 
-CRAM-MD5 (RFC 2195) needs the password itself. It is for ATRN, whose clients must have it (RFC 2645 section 5.1.2).
+CRAM-MD5 (RFC 2195) needs the password itself. It is for ATRN, some of whose clients have nothing else (RFC 2645
+section 6 shows it).
 """
 
 import hashlib

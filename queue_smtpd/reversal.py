@@ -130,6 +130,20 @@ class _QueueChannel(asyncio.Protocol):
         self._regulate()
 
 
+async def _request(path: str, packed: bytes, descriptor: int) -> _QueueRequest:
+    """Ask a queue-ondemand, and send it a descriptor. Raises OSError."""
+    connection = connect_to(path)
+    try:
+        # A new connection takes the beginning at least, at once.
+        sent = send_with_descriptor(connection, packed, descriptor)
+    except OSError:
+        connection.close()
+        raise
+    reader, writer = await asyncio.open_unix_connection(sock=connection)
+    writer.write(packed[sent:])
+    return _QueueRequest(reader, writer)
+
+
 class Reversal:
     """One such connection. `say` sends bytes to the client; `regulate` is called when `full` may have changed.
 
@@ -221,13 +235,7 @@ class Reversal:
         word = LATER
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                connection = connect_to(f"{queue}/{SOCKET}")
-                packed = pack_run_request(self._request)
-                # It is the first thing on a new connection, which takes it as a whole.
-                sent = send_with_descriptor(connection, packed, theirs.fileno())
-                reader, writer = await asyncio.open_unix_connection(sock=connection)
-                request = _QueueRequest(reader, writer)
-                writer.write(packed[sent:])
+                request = await _request(f"{queue}/{SOCKET}", pack_run_request(self._request), theirs.fileno())
                 word = await request.answer()
                 if word == STARTED and not self._lost:
                     self._current = request, await self._open_channel(ours)

@@ -33,7 +33,7 @@ from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import pack_netstring
 
 SOCKET = "intake/ondemand"
-REQUEST_MOST = 32768
+REQUEST_MOST = 262144
 ETRN = b"etrn"
 ATRN = b"atrn"
 FLUSH = b"flush"

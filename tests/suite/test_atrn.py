@@ -1,21 +1,29 @@
 """ATRN (RFC 2645): mail of a domain is stored at once, and goes to the host that asks for it on its own connection."""
 
+import fcntl
 import re
+import socket
 import subprocess
+import termios
+import threading
+from array import array
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from queue_smtp.auth_server import make_verifier
+from queue_wire.admin.ondemand_socket import ATRN
 from queue_wire.control.smtpdusers import Proof, SharedSecret, UserPasswords, pack_users
 from support.local.good_mail import GoodMail
+from support.processes.ondemand_client import ask
 from support.processes.suite import Suite, enqueue, program, wait_until
 from support.queues.home import make_several
 from support.queues.letters import letter_text, token_of
+from support.send.control import queuectl
 from support.servers.certificate import make_certificate
-from support.servers.smtp.sink import Sink
+from support.servers.smtp.sink import Sink, Taken
 from support.smtpd.odmr_host import PASSWORD, OdmrHost, fetch
 from support.smtpd.smtpd_daemon import SmtpdDaemon
 from support.tools import need
@@ -119,6 +127,8 @@ def test_while_a_host_takes_its_mail_another_one_of_the_user_is_busy_and_other_u
         send(provider, suite, "o1", domain="other.example")
         with OdmrHost(smtpd) as stalled:
             assert stalled.ask() == 250
+            shown = queuectl(provider.home, "smtpd", "--sessions", "--format", "json").stdout
+            assert '"state": "reversed"' in shown, shown
             assert fetch(smtpd, sink) == 450
             assert fetch(smtpd, sink, "customer.example") == 450
             with OdmrHost(smtpd, "another") as host:
@@ -128,6 +138,35 @@ def test_while_a_host_takes_its_mail_another_one_of_the_user_is_busy_and_other_u
         suite.wait_for(r"^ondemand customer\.example ended: delivered 0 failed 0 deferred 1")
         assert fetch(smtpd, sink) == 250
         assert tokens(sink) == ["o1", "c1"]
+
+
+def test_a_host_that_does_not_read_costs_no_memory(provider: GoodMail, sink: Sink) -> None:
+    with Suite(provider.home) as suite, SmtpdDaemon(provider.home, ["odmr"]) as smtpd:
+        content = letter_text("large") + b"x" * 70 + b"\n" + (b"y" * 70 + b"\n") * 300_000
+        done = enqueue(provider.home, b"joe@me.example.org", [b"ann@customer.example"], content)
+        assert done.returncode == 0, done.stderr
+        suite.wait_for(STORED)
+        with OdmrHost(smtpd) as host:
+            before = smtpd.memory()
+            assert host.ask() == 250
+            connection = host.connection
+            for reply in (b"220 h", b"250 h", b"250 ok", b"250 ok", b"354 go on"):
+                connection.sendall(reply + b"\r\n")
+                assert reply.startswith(b"354") or connection.recv(1000).endswith(b"\r\n")
+            # Once nothing more fits between here and there, everybody waits.
+            wait_until(lambda: is_full(connection, smtpd), why="the stop")
+            assert smtpd.memory() - before < 6 << 20
+            assert fetch(smtpd, sink, "branch.example") == 453, "it serves others"
+
+
+def is_full(connection: socket.socket, smtpd: SmtpdDaemon) -> bool:
+    """Return whether much waits on a connection, and queue-smtpd uses no processor any more."""
+    waiting = array("i", [0])
+    fcntl.ioctl(connection.fileno(), termios.FIONREAD, waiting)
+    stat = Path(f"/proc/{smtpd.process.pid}/stat")
+    before = stat.read_text().split()[13:15]
+    threading.Event().wait(0.1)
+    return waiting[0] > 50_000 and stat.read_text().split()[13:15] == before
 
 
 def test_what_the_host_refuses_is_returned_and_what_it_defers_stays(provider: GoodMail, sink: Sink) -> None:
@@ -172,6 +211,8 @@ def test_the_administrator_is_told_that_the_host_has_to_ask(provider: GoodMail) 
         assert "customer.example: its host has to ask for what is stored, with ATRN\n" in done.stdout, done.stderr
         assert done.returncode == 1
         assert suite.count("^ondemand .* started: ") == 0
+        with pytest.raises(AssertionError, match="it has closed the connection"):
+            ask(provider.home, b"customer.example", ATRN)
 
 
 def test_mail_over_the_size_of_its_domain_stays_in_the_queue_and_is_not_tried(provider: GoodMail) -> None:
@@ -187,23 +228,66 @@ def test_mail_over_the_size_of_its_domain_stays_in_the_queue_and_is_not_tried(pr
 def test_with_several_queues_each_delivers_on_the_same_connection(
     provider: GoodMail, sink: Sink, tmp_path: Path
 ) -> None:
-    home = make_several(tmp_path / "home", "a", "b", "c", split=3)
+    home = make_several(tmp_path / "home", "a", "b", split=3)
     for name in ("me", "ondemand", "ondemandusers", "smtpdcert", "smtpdusers"):
         Path(home.control, name).write_bytes(Path(provider.home.control, name).read_bytes())
     Path(home.control, "smtpdusers").chmod(0o640)
     with ExitStack() as stack:
         sets = [stack.enter_context(Suite(home, options=("--queue", name))) for name in home.queues]
-        words = [*program("queue-inject"), "--home", home.path, "-fjoe@me.example.org", "ann@customer.example"]
-        for number in range(12):
-            done = subprocess.run(words, input=letter_text(f"m{number}"), capture_output=True, timeout=60)
+        names = ["a1", "a2", "b1", "b2"]
+        for name in names:
+            queue = home.choose(name[0])
+            done = enqueue(queue, b"joe@me.example.org", [b"ann@customer.example"], letter_text(name))
             assert done.returncode == 0, done.stderr
-        wait_until(lambda: sum(suite.count(STORED) for suite in sets) == 12, why="the storing")
-        assert sum(suite.count(STORED) > 0 for suite in sets) > 1, "the mail is in more than one queue"
+        for suite in sets:
+            suite.wait_for(STORED, times=2)
         with SmtpdDaemon(home, ["odmr"]) as smtpd:
             assert fetch(smtpd, sink) == 250
-            assert sorted(tokens(sink)) == sorted(f"m{number}" for number in range(12))
+            assert tokens(sink) == names
             smtpd.wait_for(b": end ATRN: ")
             assert fetch(smtpd, sink) == 453
+
+
+class KillingSink(Sink):
+    """A sink that kills a suite when so many messages have come, before or after the reply to the last one."""
+
+    def __init__(self, messages: int, replied: bool) -> None:
+        super().__init__()
+        self.suite: Suite | None = None
+        self._messages = messages
+        self._replied = replied
+
+    def take(self, message: Taken) -> None:
+        super().take(message)
+        if len(self.taken) == self._messages and not self._replied and self.suite is not None:
+            self.suite.kill()
+
+    def hear(self, line: str) -> None:
+        """Take a line of the suite's log."""
+        if self._replied and line.startswith("ondemand customer.example done "):
+            self._messages -= 1
+            if not self._messages and self.suite is not None:
+                threading.Thread(target=self.suite.kill).start()
+
+
+@pytest.mark.parametrize("replied", [False, True])
+@pytest.mark.parametrize("messages", [3, *[pytest.param(each, marks=pytest.mark.exhaustive) for each in (1, 2)]])
+def test_a_kill_at_the_reply_to_a_message_loses_nothing(provider: GoodMail, messages: int, replied: bool) -> None:
+    with SmtpdDaemon(provider.home, ["odmr"]) as smtpd, KillingSink(messages, replied) as sink:
+        with Suite(provider.home, on_line=sink.hear) as suite:
+            send(provider, suite, "m1", "m2", "m3")
+            suite.wait_for("^end msg ", times=3)
+            sink.suite = suite
+            with OdmrHost(smtpd) as host, suppress(OSError):
+                assert host.ask() == 250
+                host.take(sink)
+            wait_until(lambda: suite.process.poll() is not None, why="the end of the suite")
+        smtpd.wait_for(b": end ATRN")
+        sink.suite = None
+        with Suite(provider.home):
+            wait_until(lambda: fetch(smtpd, sink) == 453, why="an empty store")
+        assert set(tokens(sink)) == {"m1", "m2", "m3"}
+        assert len(tokens(sink)) <= 4, "one message comes twice at most"
 
 
 class CutSink(Sink):
@@ -236,18 +320,28 @@ class _CutConnection:
         self._host.connection.sendall(data)
 
 
+def descriptors(suite: Suite, smtpd: SmtpdDaemon) -> int:
+    """Return how many descriptors the daemons have open."""
+    pid = suite.process.pid
+    daemons = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return sum(len(list(Path(f"/proc/{each}/fd").iterdir())) for each in (*daemons, str(smtpd.process.pid)))
+
+
 @pytest.mark.parametrize(("count", "cuts"), [(4, 6), pytest.param(500, 40, marks=pytest.mark.exhaustive)])
 def test_cut_at_any_place_nothing_is_lost_and_little_comes_twice(provider: GoodMail, count: int, cuts: int) -> None:
     with Suite(provider.home) as suite, SmtpdDaemon(provider.home, ["odmr"]) as smtpd, CutSink() as sink:
         names = [f"m{number}" for number in range(count)]
         send(provider, suite, *names)
-        # EHLO, then an envelope, a message, and so on; later cuts are behind some messages.
-        step = (len(letter_text(names[0])) + 150) * max(1, count // cuts) // 2
+        # In EHLO, an envelope, a message, or behind some messages.
+        size = len(letter_text(names[0])) + 200
+        assert fetch(smtpd, sink, "branch.example") == 453
+        before = descriptors(suite, smtpd)
         for place in range(cuts):
             with OdmrHost(smtpd) as host:
                 assert host.ask() == 250
-                sink.cut(host, 20 + place * step // 3)
+                sink.cut(host, 10 + place % max(1, count // cuts) * size + place * size // cuts)
             suite.wait_for(ENDED, times=place + 1)
+        wait_until(lambda: descriptors(suite, smtpd) <= before, why="the end of all connections")
         assert fetch(smtpd, sink) == 250
         suite.wait_for(ENDED, times=cuts + 1)
         assert fetch(smtpd, sink) == 453

@@ -71,6 +71,7 @@ def test_the_domains_of_users_add_up() -> None:
         (b":a.example", "line 2: not a user"),
         (b"j oe:a.example", "line 2: not a user"),
         (b"joe:a..b", "line 2: not the name of a domain"),
+        (b"joe:" + b",".join([b"d%d.a" % number for number in range(1001)]), "line 2: user .joe. has more than 1000"),
         (b"joe:@a.example", "line 2: not the name of a domain"),
         (b"joe:Z.example", "line 2: .z.example. belongs to user .ann. already"),
         (b"ann:z.example", "line 2: .z.example. belongs to user .ann. already"),

@@ -123,8 +123,8 @@ VERBS = {
         "Attempt messages now. Their dead destinations are probed.",
         "With --recipient or --domain only those recipients are tried; if they are deferred, they wait for the next\n"
         "attempt of their message again. With --domain alone, or --all, what is stored for on-demand domains is\n"
-        "delivered, too. While queue-send does not run, whole messages are made due. Messages on hold\n"
-        "stay on hold.",
+        "delivered, too, unless the domain's host has to ask for it with ATRN. While queue-send does not\n"
+        "run, whole messages are made due. Messages on hold stay on hold.",
         ["flush --domain example.net", "flush 457-h5x3k2j1z9"],
         on_whole=False,
     ),
@@ -238,8 +238,10 @@ def _flush_stored(home: Home, selectors: Selectors, everything: bool) -> bool:
     count, waiting = flush_domains(home, wanted)
     if count:
         print(f"delivering what is stored for {count} on-demand {'domain' if count == 1 else 'domains'}")
-    for domain in waiting:
-        print(f"{domain.decode('ascii', 'replace')}: its host has to ask for what is stored, with ATRN")
+    if waiting and everything:
+        print(f"on-demand domains whose hosts have to ask for what is stored, with ATRN: {len(waiting)}")
+    elif waiting:
+        print(f"{waiting[0].decode('ascii', 'replace')}: its host has to ask for what is stored, with ATRN")
     return count > 0
 
 

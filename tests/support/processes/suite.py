@@ -211,14 +211,14 @@ def inject(home: Home, sender: str, recipients: list[str], message: bytes) -> su
 
 
 def enqueue(home: Home, sender: bytes, recipients: list[bytes], message: bytes) -> subprocess.CompletedProcess[bytes]:
-    """Run queue-enqueue, message on fd 0 and envelope on fd 1; return its end."""
+    """Run queue-enqueue, message on fd 0 and envelope on fd 1; return its end. `home` may be that of one queue."""
     envelope = b"F%s\0" % sender + b"".join(b"T%s\0" % recipient for recipient in recipients) + b"\0"
     reader, writer = os.pipe()
     feeder = threading.Thread(target=_feed, args=(writer, envelope))
     feeder.start()
     try:
         return subprocess.run(
-            [*program("queue-enqueue"), "--home", home.path],
+            [*program("queue-enqueue"), "--home", home.path, *(["--queue", home.name] if home.name else [])],
             input=message,
             stdout=reader,
             stderr=subprocess.PIPE,
