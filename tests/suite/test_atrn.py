@@ -140,9 +140,9 @@ def test_while_a_host_takes_its_mail_another_one_of_the_user_is_busy_and_other_u
         assert tokens(sink) == ["o1", "c1"]
 
 
-def test_a_host_that_does_not_read_costs_no_memory(provider: GoodMail, sink: Sink) -> None:
+def test_a_host_that_does_not_read_costs_no_memory_and_goes_on_later(provider: GoodMail, sink: Sink) -> None:
     with Suite(provider.home) as suite, SmtpdDaemon(provider.home, ["odmr"]) as smtpd:
-        content = letter_text("large") + b"x" * 70 + b"\n" + (b"y" * 70 + b"\n") * 300_000
+        content = letter_text("large") + b"x" * 70 + b"\n" + (b"y" * 70 + b"\n") * 150_000
         done = enqueue(provider.home, b"joe@me.example.org", [b"ann@customer.example"], content)
         assert done.returncode == 0, done.stderr
         suite.wait_for(STORED)
@@ -157,6 +157,17 @@ def test_a_host_that_does_not_read_costs_no_memory(provider: GoodMail, sink: Sin
             wait_until(lambda: is_full(connection, smtpd), why="the stop")
             assert smtpd.memory() - before < 6 << 20
             assert fetch(smtpd, sink, "branch.example") == 453, "it serves others"
+            # Once the host reads, all goes on.
+            size, end = 0, b""
+            while not end.endswith(b"\r\n.\r\n"):
+                data = connection.recv(1 << 20)
+                size, end = size + len(data), (end + data)[-5:]
+            assert size > 150_000 * 72
+            connection.sendall(b"250 taken\r\n")
+            assert connection.recv(100) == b"QUIT\r\n"
+            connection.sendall(b"221 bye\r\n")
+            suite.wait_for(r"^ondemand customer\.example ended: delivered 1 failed 0 deferred 0")
+            smtpd.wait_for(b": end ATRN: ")
 
 
 def is_full(connection: socket.socket, smtpd: SmtpdDaemon) -> bool:
