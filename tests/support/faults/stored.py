@@ -106,14 +106,13 @@ class StoredBefore(StoredMail):
 
     def __init__(self, sink: Sink, name: str) -> None:
         super().__init__(sink, name)
-        self.recipients = [self.at_domain(each) for each in (b"one", b"two", b"three")]
+        self.recipients = self.stored = [self.at_domain(each) for each in (b"one", b"two", b"three")]
         self.later = self.at_domain(b"later")
 
     def prepare(self, site: Site) -> None:
         """Store them."""
         super().prepare(site)
-        first, second, third = self.recipients
-        store_on_demand(site.home, DOMAIN, [[first, second], [self.later], [third]], ANN, TEXT)
+        store_on_demand(site.home, DOMAIN, [self.stored[:2], [self.later], self.stored[2:]], ANN, TEXT)
 
     def judge(self, site: Site, kills: int) -> Iterator[str]:
         """The one that was refused is named in a bounce."""
@@ -127,7 +126,7 @@ class OrderedMail(StoredBefore):
     def __init__(self, command: bytes, sink: Sink, name: str) -> None:
         super().__init__(sink, name)
         self.command = command
-        self._returned, self.recipients = [*self.recipients, self.later], []
+        self._returned = [*self.stored, self.later]
         # One for each message.
         self.most_bounces = 3 if command == BOUNCE else 0
 

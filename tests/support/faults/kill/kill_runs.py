@@ -42,6 +42,7 @@ UNREACHED = 0.1  # The share of a test's points that need not be reached in any 
 _ENQUEUE_STARTED = re.compile(r"^clone3?\(.*VFORK.*= \d+$")
 _ENQUEUE_STARTING = re.compile(r"^clone3?\(.*VFORK(?!.*= -?\d)")
 _RECORD_GONE = re.compile(r'^unlink\(".*/bounce/\d+"\) += 0$')
+_STORED = re.compile(r"^write\(.*\.cluster>")
 _MESSAGE_ID = re.compile(rb"^Message-ID: (.*)$", re.IGNORECASE | re.MULTILINE)
 _NEW = re.compile(r"new msg (\d+)$")
 _INFO = re.compile(r"info msg (\d+): ")
@@ -167,12 +168,13 @@ def in_window(point: Point, lines: list[str], loop: list[str]) -> int:
     repetition.
 
     When queue-ondemand is killed, `loop` is its own trace. It has one bounce of a domain on its way, until the records
-    are marked.
+    are marked. What it has stored, and queue-send has not heard of, is stored once more, and so may be returned twice.
     """
     if not died(lines) or (point.thread in (CLEAN, TODO) and not point.everybody):
         return 0  # When another daemon is killed, queue-send waits for what is on its way.
     if point.thread in (KEEPER, KEEPER_DISK):
-        return int(any(_ENQUEUE_STARTED.match(line) or _ENQUEUE_STARTING.match(line) for line in loop))
+        bounces = any(_ENQUEUE_STARTED.match(line) or _ENQUEUE_STARTING.match(line) for line in loop)
+        return int(bounces or any(map(_STORED.match, lines)))
     started = sum(bool(_ENQUEUE_STARTED.match(line)) for line in loop)
     if point.thread != MAIN:
         # A kill of another thread may come in the middle of this call, when the child is already there.
