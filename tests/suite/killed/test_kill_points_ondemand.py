@@ -56,13 +56,18 @@ def points_of(sink: Sink, story: str, thread: str) -> list[Point]:
     return points
 
 
+def chosen(points: list[Point], everybody: bool) -> list[Point]:
+    """Return the points at which one daemon is killed, or all are, which can be done only after a call."""
+    return [point._replace(everybody=True) for point in points if point.after] if everybody else points
+
+
 def kill_at(sink: Sink, story: str, points: list[Point], say: Say) -> None:
     """Run a story once for each point, and check that nothing is lost and little is repeated."""
     assert points
     told = tell_all(partial(STORIES[story][0], sink), sink, [(point,) for point in points])
 
     assert not problems(told), "\n".join(problems(told))
-    say(f"{story}, {points[0].thread}: {figures(told)}")
+    say(f"{story}, {points[0].thread}{', everybody' if points[0].everybody else ''}: {figures(told)}")
 
 
 @pytest.mark.parametrize(
@@ -89,11 +94,7 @@ def test_a_kill_while_mail_is_stored_or_delivered_on_demand_loses_nothing(
 def test_a_kill_at_any_call_of_the_thread_of_the_disk_loses_nobody_and_repeats_each_once_at_most(
     sink: Sink, story: str, everybody: bool, say: Say
 ) -> None:
-    points = points_of(sink, story, KEEPER_DISK)
-
-    # All at once can be killed only after a call.
-    chosen = [point._replace(everybody=True) for point in points if point.after] if everybody else points
-    kill_at(sink, story, chosen, say)
+    kill_at(sink, story, chosen(points_of(sink, story, KEEPER_DISK), everybody), say)
 
 
 @pytest.mark.exhaustive
@@ -102,12 +103,12 @@ def test_a_kill_at_any_call_of_the_thread_of_the_disk_loses_nobody_and_repeats_e
 def test_a_kill_while_queue_ondemand_returns_mail_loses_nobody_and_repeats_a_bounce_once_at_most(
     sink: Sink, story: str, everybody: bool, say: Say
 ) -> None:
-    points = points_of(sink, story, KEEPER)
-
-    chosen = [point._replace(everybody=True) for point in points if point.after] if everybody else points
-    kill_at(sink, story, chosen, say)
+    kill_at(sink, story, chosen(points_of(sink, story, KEEPER), everybody), say)
 
 
 @pytest.mark.exhaustive
-def test_a_kill_of_queue_send_while_recipients_of_a_message_are_stored_loses_nobody(sink: Sink, say: Say) -> None:
-    kill_at(sink, "split and stored", points_of(sink, "split and stored", MAIN), say)
+@pytest.mark.parametrize("everybody", [False, True], ids=["queue-send", "everybody"])
+def test_a_kill_of_queue_send_while_recipients_of_a_message_are_stored_loses_nobody(
+    sink: Sink, everybody: bool, say: Say
+) -> None:
+    kill_at(sink, "split and stored", chosen(points_of(sink, "split and stored", MAIN), everybody), say)
