@@ -211,7 +211,7 @@ def _unusable_listeners(home: Home) -> Iterator[ControlFault]:
         role = f"role {listener.role.value}"
         if listener.role is Role.SUBMISSIONS and "smtpdcert" not in there:
             yield ControlFault("smtpd", number, f"{role} needs a certificate, which control/smtpdcert would name")
-        elif listener.role is not Role.MX and "relayclients" not in there:
+        elif listener.role.for_users and "relayclients" not in there:
             if "smtpdcert" not in there:
                 why = "no AUTH is offered without a certificate, which control/smtpdcert would name"
             elif not there & {"smtpdusers", "checkpassword"}:
