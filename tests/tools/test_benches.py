@@ -25,6 +25,11 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         r"queuectl list --sender oth.*exit code 1, 0 lines",
         [],
     ),
+    "classify": (
+        "--messages 30 --rounds 1 --split 3 --workers 1,2 --dir HERE",
+        r"workers 2: median \d+ messages/s, ratio [\d.]+",
+        [],
+    ),
     "counts": ("--messages 20 --tries 1 --dir HERE", r"\d+ over the bounds", ["smtp-sink", "strace"]),
     "fair": (
         "--messages 20 --runs 1 --dir HERE",
@@ -95,6 +100,7 @@ BACKLOG = (
 # Words that make no sense for any bench; what each has beside them is in its own entry.
 WRONG = {
     "admin": ["--messages 0", "--split x", "--dir /nowhere"],
+    "classify": ["--messages 0", "--workers 1,17", "--announce --messages 12000", "--dir /nowhere"],
     "counts": ["--messages 0", "--tries no", "--cpu 1,0", "--dir /nowhere"],
     "fair": ["--messages 0", "--runs x", "--dir /nowhere"],
     "inject": ["--loop -1", "--slow 0", "--together ,", "--disk /nowhere"],
