@@ -76,6 +76,7 @@ def kill_at(sink: Sink, story: str, points: list[Point], say: Say) -> None:
         ("split and stored", r"link\(.*/ondemand/|pwrite64\(.*cluster"),
         ("delivered and compacted", r'rename\(|unlink\(".*\.cluster"'),
     ],
+    ids=["stored", "delivered"],
 )
 @pytest.mark.long
 def test_a_kill_while_mail_is_stored_or_delivered_on_demand_loses_nothing(
