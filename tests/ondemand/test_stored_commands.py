@@ -192,3 +192,13 @@ def test_ids_come_from_standard_input(site: Site) -> None:
         "deleted 1 message", "deleted 1 stored message when queue-ondemand comes to it",
     ]  # fmt: skip
     assert done.stderr.startswith("1-1: no such message")
+
+
+def test_the_shape_of_what_is_stored_is_by_domain_and_age(site: Site) -> None:
+    lines = [json.loads(line) for line in site.run("shape", "stored", "--format", "json")]
+    assert {line["domain"]: line["T"] for line in lines} == {"TOTAL": 4, "example.net": 3, "example.com": 1}
+    assert [line["1280+"] if "1280+" in line else line["2560+"] for line in lines] == [line["T"] for line in lines]
+    [total, *_] = [json.loads(line) for line in site.run("shape", "-s", "stored", "--format", "json")]
+    assert total["T"] == 3
+    [total, *_] = [json.loads(line) for line in site.run("shape", "--format", "json")]
+    assert total["T"] == 1, "without a name only what is in the queue"
