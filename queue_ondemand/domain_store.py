@@ -14,7 +14,7 @@ Order of durable steps. A crash between two of them leaves what stands behind th
     done        mark                                           - the mark may be lost: one repeat of one recipient
     removal     marks                                          - as above
                 links                                          - a cluster in which all is done
-                cluster                                        - the same
+                cluster                                        - the same, or directories that the next start removes
     compaction  marks; the new file; its new name; links       - the old cluster or the new one, both with their links
 
 A cluster that an earlier process wrote is never appended to, since its end may be torn. Whoever uses the store holds
@@ -24,6 +24,7 @@ sendmutex, and makes all calls in one thread; the names and numbers may be read 
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -128,6 +129,7 @@ class DomainStore:
             return []
 
     def _find_clusters(self, name: str) -> None:
+        troubles = len(self.troubles)
         names = self._list(f"{self._top}/{name}")
         for left in names:
             if left.endswith(NEW_SUFFIX):
@@ -140,6 +142,11 @@ class DomainStore:
             self._domains[domain].held = frozenset(self._list(f"{self._top}/{name}/{HOLD_DIRECTORY}"))
         if ORDER_DIRECTORY in names:
             self.ordered.append(domain)
+        left_over = {each for each in names if not each.endswith(NEW_SUFFIX)}
+        if len(self.troubles) == troubles and left_over <= {"mess", HOLD_DIRECTORY, ORDER_DIRECTORY}:
+            # The removal was interrupted after the last cluster had gone.
+            with contextlib.suppress(OSError):
+                self._remove_domain(domain)
 
     @property
     def domains(self) -> list[bytes]:
@@ -269,7 +276,9 @@ class DomainStore:
             try:
                 os.mkdir(path)
             except FileExistsError:
-                continue
+                # It has another mode if the process that made it was killed before the next step.
+                if stat.S_IMODE(os.stat(path).st_mode) == DIRECTORY_MODE:
+                    continue
             os.chmod(path, DIRECTORY_MODE)
         number = files.clusters[-1] + 1 if files.clusters else 1
         path = self._path(domain, number)
@@ -385,6 +394,7 @@ class DomainStore:
         for below in ("mess", HOLD_DIRECTORY):
             for name in _names(f"{directory}/{below}"):
                 os.unlink(f"{directory}/{below}/{name}")
+        # Without `mess` its removal was interrupted.
         for below in ("mess", HOLD_DIRECTORY, ORDER_DIRECTORY):
             with contextlib.suppress(FileNotFoundError):
                 os.rmdir(f"{directory}/{below}")

@@ -42,8 +42,8 @@ from queue_admin.home.modes import (
     KEPT,
     MAY_BE_FLAT,
     ONDEMAND,
-    ONDEMAND_HOLD,
     ONDEMAND_MODES,
+    ONDEMAND_ORDERS,
     OURS,
     QUEUE_MODE,
     SENDMUTEX_MODE,
@@ -229,7 +229,8 @@ def _mend_stored_owners(tree: Tree, changer: OwnerChanger, owner: Owner) -> None
         domain = f"{ONDEMAND}/{name}"
         if is_domain_name(os.fsencode(name)) and tree.is_directory(domain):
             changer.directory(domain, owner, directory, ONDEMAND_MODES[SUFFIX], False)
-            for below, mode in (("mess", ONDEMAND_MODES["mess"]), (ONDEMAND_HOLD, FILE_MODE)):
+            for below in ("mess", *ONDEMAND_ORDERS):
+                mode = ONDEMAND_MODES.get(below, FILE_MODE)
                 if tree.is_directory(f"{domain}/{below}"):
                     changer.directory(f"{domain}/{below}", owner, directory, mode, False)
 

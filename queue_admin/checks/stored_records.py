@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from queue_admin.checks.findings import FileFacts, Finding, judge_owner
 from queue_admin.checks.message_paths import is_regular, look_at
-from queue_admin.home.modes import ONDEMAND, ONDEMAND_HOLD, ONDEMAND_MODES
+from queue_admin.home.modes import ONDEMAND, ONDEMAND_MODES, ONDEMAND_ORDERS
 from queue_base.durable import read_file
 from queue_base.errors import reason
 from queue_wire.control.ondemand import is_domain_name
@@ -83,9 +83,10 @@ def _check_domain(queue: str, place: str, owner: _Owner | None, now: float) -> I
             wait = "1 recipient waits" if recipients == 1 else f"{recipients} recipients wait"
             yield Finding("stored", f"{place}/mess/{name}", f"is missing, and {wait} for it")
     for name in names:
-        if cluster_number(name) is None and name not in ("mess", ONDEMAND_HOLD) and not name.endswith(NEW_SUFFIX):
+        if cluster_number(name) is None and name not in ("mess", *ONDEMAND_ORDERS) and not name.endswith(NEW_SUFFIX):
             yield Finding("stray", f"{place}/{name}", "is no file of a domain")
-    yield from _check_mode(queue, f"{place}/{ONDEMAND_HOLD}", owner, "")
+    for below in ONDEMAND_ORDERS:
+        yield from _check_mode(queue, f"{place}/{below}", owner, "")
     yield from _check_links(queue, f"{place}/mess", named, owner, now)
 
 

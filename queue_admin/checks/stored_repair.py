@@ -14,7 +14,7 @@ from collections import Counter
 from queue_admin.checks.message_paths import look_at
 from queue_admin.checks.moving import SetAside
 from queue_admin.checks.stored_records import is_link
-from queue_admin.home.modes import ONDEMAND, ONDEMAND_HOLD
+from queue_admin.home.modes import ONDEMAND, ONDEMAND_ORDERS
 from queue_base.durable import Commit, read_file
 from queue_base.queue.hold_marks import birth_of
 from queue_base.queue.layout import FILE_MODE, Layout
@@ -190,9 +190,10 @@ class StoredMender:
     def _remove(self, domain: str) -> None:
         """Remove the directory of a domain for which nothing is stored, if there is nothing else in it."""
         directory = f"{self._top}/{domain}"
-        for name in _names(f"{directory}/{ONDEMAND_HOLD}"):
-            self._commit.unlink(f"{directory}/{ONDEMAND_HOLD}/{name}")
-        for path in (f"{directory}/{ONDEMAND_HOLD}", f"{directory}/mess", directory):
+        for below in ONDEMAND_ORDERS:
+            for name in _names(f"{directory}/{below}"):
+                self._commit.unlink(f"{directory}/{below}/{name}")
+        for path in (*(f"{directory}/{below}" for below in (*ONDEMAND_ORDERS, "mess")), directory):
             try:
                 os.rmdir(path)
             except FileNotFoundError:

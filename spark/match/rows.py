@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spark.tables.arrow import ARROW
 
 NAMES = (
-    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "stored", "runs",
+    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "filters", "stored", "runs",
     "quarantine", "lines",
 )  # fmt: skip
 # By table (NAMES): rows in the columns of spark.tables.arrow.ARROW, None for no row.

@@ -115,6 +115,16 @@ REFUSALS = {
     "code": "string", "class": "string", "date": "date",
 }  # fmt: skip
 
+# What the filters of queue-smtpd have said. key, client, name, server_port, tls_version, auth_user: of the session.
+# filter: its place as control/milters has it, the path of a program, or `header`. verdict: accepts, refuses, defers,
+# discards, holds, copies or failed. stage: the command that it is about, or `message`; empty where it failed. sender:
+# of the transaction, null outside of one. reason: as logged, empty for none; template: as of deliveries.
+FILTERS = {
+    **_PLACE, "key": "string", "time": "time", "time_ns": "long", **_OF_CLIENT, "filter": "string",
+    "verdict": "string", "stage": "string", "sender": "string", "reason": "string", "template": "string",
+    "date": "date",
+}  # fmt: skip
+
 # Recipients that were stored for an on-demand domain, and are not any more. long_id: that of their message; id: the
 # number in it, null if it is none. start: when it was stored; null if that was before the log, or it has ended before:
 # then so are sender and bytes. deferrals: runs in which it was deferred. result: success, failure (it failed for good,
@@ -154,6 +164,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "sessions": SESSIONS,
     "accepted": ACCEPTED,
     "refusals": REFUSALS,
+    "filters": FILTERS,
     "stored": STORED,
     "runs": RUNS,
     "pending": PENDING,
@@ -162,7 +173,7 @@ COLUMNS: dict[str, dict[str, str]] = {
 }
 # All but `pending`, which is replaced as a whole.
 PARTITIONED = (
-    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "stored", "runs",
+    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "filters", "stored", "runs",
     "quarantine", "lines",
 )  # fmt: skip
 # What the columns by which a table is stored are called, in the order of its directories.

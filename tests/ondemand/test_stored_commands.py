@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_admin.checks.stored_records import check_stored
 from queue_admin.main import main
 from queue_ondemand.domain_store import DomainStore
 from queue_wire.files.cluster import StoredRecipient, pack_cluster_header, pack_stored
@@ -133,6 +134,8 @@ def test_a_message_is_put_on_hold_and_released(site: Site) -> None:
     ]  # fmt: skip
     assert DomainStore(site.home.queue).held(NET) == {site.id("one")}
     assert site.names("list", "--held") == ["own", "one"]
+    owner = os.stat(site.home.queue)
+    assert list(check_stored(site.home.queue, (owner.st_uid, owner.st_gid))) == []
     assert "; held: ask Jo" in "\n".join(site.run("show", site.id("one")))
     assert site.run("list", "--stored", "--held")[0].endswith("held: ask Jo")
     site.run("list", "--stored", "--reason", "Someone", code=1)
@@ -179,6 +182,8 @@ def test_what_an_order_takes_is_not_listed_any_more(site: Site) -> None:
     assert site.names("list", "--stored") == ["two", "three"]
     site.run("show", site.id("one"), code=100)
     site.run("delete", "--domain", "example.com")
+    owner = os.stat(site.home.queue)
+    assert list(check_stored(site.home.queue, (owner.st_uid, owner.st_gid))) == []
     assert site.orders(COM) == [StoredOrder(b"delete")]
 
 
