@@ -18,6 +18,7 @@ from queue_wire.files.stored_order import StoredOrder
 from queue_wire.ids import pack_long_id
 from support.processes.suite import program
 from support.queues.damage import BIRTH, KnownQueue
+from support.queues.home import make_several
 from support.queues.stored_mail import store
 
 pytestmark = pytest.mark.usefixtures("usual_umask")
@@ -207,3 +208,22 @@ def test_the_shape_of_what_is_stored_is_by_domain_and_age(site: Site) -> None:
     assert total["T"] == 3
     [total, *_] = [json.loads(line) for line in site.run("shape", "--format", "json")]
     assert total["T"] == 1, "without a name only what is in the queue"
+
+
+def test_of_several_queues_each_has_its_own_and_an_id_is_found_in_all(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home = make_several(tmp_path / "home", "a", "b")
+    one = store(home.choose("a"), "one", "ann@example.net").long_id
+    two = store(home.choose("b"), "two", "bob@example.net").long_id
+
+    def run(*words: str) -> list[str]:
+        assert main(["queuectl", "--home", home.path, *words]) == 0
+        return capfd.readouterr().out.splitlines()
+
+    assert [line.split()[0] for line in run("list", "--stored")] == [f"a/{one}", f"b/{two}"]
+    assert run("show", two)[0] == f"message: b/{two}"
+    assert run("delete", f"b/{two}", one)[1] == "queue a: deleted 1 stored message when queue-ondemand comes to it"
+    assert DomainStore(home.choose("b").queue).first_order(NET) is not None
+    main(["queuectl", "--home", home.path, "list", "--stored"])
+    assert capfd.readouterr().out == ""
