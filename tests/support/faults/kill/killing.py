@@ -27,6 +27,7 @@ from support.tools import missing, need
 DEADLINE = 300.0
 MAIN, SYNC, CLEAN = "queue-send, loop", "queue-send, thread of the disk", "queue-clean"
 TODO = "queue-todo, thread of the disk"
+WORKER = "worker of queue-todo, thread of the disk"
 _DISK = (
     "write", "pwrite64", "fsync", "fdatasync", "sync_file_range", "rename", "link", "unlink", "truncate", "ftruncate",
     "utimensat", "mkdir", "rmdir", "symlink",
@@ -38,12 +39,16 @@ CALLS = {
     SYNC: ("openat", *_DISK),
     CLEAN: ("openat", *_DISK),
     TODO: ("openat", *_DISK),
+    WORKER: ("openat", *_DISK),
 }
 # What the loop does about bounces, to be traced where another thread is killed.
 _BOUNCING = ("clone", "clone3", "vfork", "unlink")
 _NAME = re.compile(r"(\w+)\(")
 _STOPPED = re.compile(r"--- stopped by SIGSTOP|--- SIGSTOP")
 _DIED = re.compile(r"\+\+\+ killed by SIG(KILL|USR1)")
+
+
+WORKERS = 2  # So many classify where one of them is killed.
 
 
 class Point(NamedTuple):
@@ -148,7 +153,11 @@ def settle(suite: Suite) -> None:
 def _task(suite: Suite, thread: str) -> int:
     if thread == CLEAN:
         return suite.daemon("queue-clean")
-    pid = suite.daemon("queue-todo") if thread == TODO else suite.process.pid
+    pid = suite.daemon("queue-todo") if thread in (TODO, WORKER) else suite.process.pid
+    if thread == WORKER:
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        wait_until(lambda: len(children.read_text().split()) == WORKERS, DEADLINE, "the workers")
+        pid = int(children.read_text().split()[0])
     tasks: set[int] = set()
 
     def has_one() -> bool:
