@@ -13,7 +13,7 @@ Order of durable steps. A crash between two of them leaves what stands behind th
     done        mark                                           - the mark may be lost: one repeat of one recipient
     removal     marks                                          - as above
                 links                                          - a cluster in which all is done
-                cluster                                        - the same
+                cluster                                        - the same, or directories that the next start removes
     compaction  marks; the new file; its new name; links       - the old cluster or the new one, both with their links
 
 A cluster that an earlier process wrote is never appended to, since its end may be torn. Whoever uses the store holds
@@ -23,6 +23,7 @@ sendmutex, and makes all calls in one thread; the names and numbers may be read 
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -121,13 +122,19 @@ class DomainStore:
             return []
 
     def _find_clusters(self, name: str) -> None:
+        troubles = len(self.troubles)
         names = self._list(f"{self._top}/{name}")
         for left in names:
             if left.endswith(NEW_SUFFIX):
                 # A compaction was interrupted before its rename. If this fails, the next one removes it.
                 with contextlib.suppress(OSError):
                     os.unlink(f"{self._top}/{name}/{left}")
-        self._domains[name.encode()] = DomainFiles(number for each in names if (number := cluster_number(each)))
+        domain = name.encode()
+        self._domains[domain] = DomainFiles(number for each in names if (number := cluster_number(each)))
+        if len(self.troubles) == troubles and {each for each in names if not each.endswith(NEW_SUFFIX)} <= {"mess"}:
+            # The removal was interrupted after the last cluster had gone.
+            with contextlib.suppress(OSError):
+                self._remove_domain(domain)
 
     @property
     def domains(self) -> list[bytes]:
@@ -225,7 +232,9 @@ class DomainStore:
             try:
                 os.mkdir(path)
             except FileExistsError:
-                continue
+                # It has another mode if the process that made it was killed before the next step.
+                if stat.S_IMODE(os.stat(path).st_mode) == DIRECTORY_MODE:
+                    continue
             os.chmod(path, DIRECTORY_MODE)
         number = files.clusters[-1] + 1 if files.clusters else 1
         path = self._path(domain, number)
@@ -326,9 +335,11 @@ class DomainStore:
     def _remove_domain(self, domain: bytes) -> None:
         """Remove the directory of a domain that has no records, with links of messages that were not acknowledged."""
         directory = f"{self._top}/{domain.decode()}"
-        for name in os.listdir(f"{directory}/mess"):
-            os.unlink(f"{directory}/mess/{name}")
-        os.rmdir(f"{directory}/mess")
+        # Without `mess` its removal was interrupted.
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(f"{directory}/mess"):
+                os.unlink(f"{directory}/mess/{name}")
+            os.rmdir(f"{directory}/mess")
         os.rmdir(directory)
         del self._domains[domain]
 

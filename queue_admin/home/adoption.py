@@ -39,6 +39,7 @@ from queue_admin.home.modes import (
     QMAIL,
     QMAIL_QUEUE_MODE,
     QUEUE_MODE,
+    RUN,
     SENDMUTEX_MODE,
     TCPTO_MODE,
     TCPTO_SIZE,
@@ -110,6 +111,31 @@ def adopt(home: Home, owner: Owner, progress: Progress | None = None) -> list[st
     done += [f"left alone {path!a}: {why}" for path, why in changer.left.items() if path not in known]
     done.append(f"changed owner or mode of {changer.changed} files and directories")
     return done
+
+
+def adopt_run(home: Home, owner: Owner) -> list[str]:
+    """Give `owner` what several queues share: run/, with its directories, and the files of locks in it."""
+    above = Maker(owner)
+    above.directory(home.run, QUEUE_MODE)
+    with Tree(home.run) as tree:
+        below = Maker(owner, tree=tree)
+        changer = OwnerChanger(tree, known_uids(tree, owner))
+        for kind, mode in RUN.items():
+            below.directory(f"{home.run}/{kind}", mode)
+            changer.directory(kind, owner, mode, None, False)
+            for name in tree.list(kind):
+                # Sockets are made anew by who listens.
+                if tree.has(f"{kind}/{name}", stat.S_ISREG):
+                    changer.one(f"{kind}/{name}", owner, SENDMUTEX_MODE)
+        tree.sync()
+        # Last: its owner is whom the suite runs as.
+        changer.top(owner, QUEUE_MODE)
+        tree.sync()
+    with unable_to("sync", home.path):
+        above.commit.sync()
+    done = [f"made {path}" for path in above.made + below.made]
+    done += [f"left alone {path!a}: {why}" for path, why in changer.left.items()]
+    return [*done, f"changed owner or mode of {changer.changed} files and directories"] if changer.changed else done
 
 
 def undo(

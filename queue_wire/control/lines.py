@@ -66,6 +66,14 @@ def numbered_lines(data: bytes) -> list[tuple[int, bytes]]:
     return [(number, line) for number, line in lines if line and not line.startswith(b"#")]
 
 
+def line_words(line: bytes) -> list[bytes]:
+    """Return the words of a line, at least one. Raises FormatError for a line of form feeds and their like."""
+    words = line.split()
+    if not words:
+        raise FormatError(f"no word, but bytes that are not seen; remove the line: {quoted(line)}")
+    return words
+
+
 def unpack_lines(data: bytes) -> list[bytes]:
     """Return the lines that are not ignored, in order."""
     return [line for _, line in numbered_lines(data)]

@@ -176,7 +176,7 @@ class Matcher:
                 self._rules.smtp_gone(at, int(values[0]))
             elif kind == "tcpserver":
                 pass
-            elif kind not in ("smtp_other", "smtp_filter"):
+            elif kind != "smtp_other":
                 self._rules.smtp_line(kind, at, int(values[0]), *values[1:])
             return
         if kind == "alert" or kind == "warning":

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from spark.tables.arrow import ARROW
 
 NAMES = (
-    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "quarantine", "lines",
+    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "filters", "quarantine",
+    "lines",
 )  # fmt: skip
 # By table (NAMES): rows in the columns of spark.tables.arrow.ARROW, None for no row.
 Rows: TypeAlias = dict[str, pa.RecordBatch | None]

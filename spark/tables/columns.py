@@ -112,6 +112,16 @@ REFUSALS = {
     "code": "string", "class": "string", "date": "date",
 }  # fmt: skip
 
+# What the filters of queue-smtpd have said. key, client, name, server_port, tls_version, auth_user: of the session.
+# filter: its place as control/milters has it, the path of a program, or `header`. verdict: accepts, refuses, defers,
+# discards, holds, copies or failed. stage: the command that it is about, or `message`; empty where it failed. sender:
+# of the transaction, null outside of one. reason: as logged, empty for none; template: as of deliveries.
+FILTERS = {
+    **_PLACE, "key": "string", "time": "time", "time_ns": "long", **_OF_CLIENT, "filter": "string",
+    "verdict": "string", "stage": "string", "sender": "string", "reason": "string", "template": "string",
+    "date": "date",
+}  # fmt: skip
+
 # Lines that could not be read. file: path below LOGS. line: number in the file from 1; null where the line was put
 # together of pieces of two files or batches. time_ns: of its stamp, null for none. text: at most 1,000 characters.
 # date is null where time_ns is.
@@ -132,13 +142,15 @@ COLUMNS: dict[str, dict[str, str]] = {
     "sessions": SESSIONS,
     "accepted": ACCEPTED,
     "refusals": REFUSALS,
+    "filters": FILTERS,
     "pending": PENDING,
     "quarantine": QUARANTINE,
     "lines": LINES,
 }
 # All but `pending`, which is replaced as a whole.
 PARTITIONED = (
-    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "quarantine", "lines",
+    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "filters", "quarantine",
+    "lines",
 )  # fmt: skip
 # What the columns by which a table is stored are called, in the order of its directories.
 PARTITIONS = ("date", "host")

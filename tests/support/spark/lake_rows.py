@@ -106,7 +106,7 @@ class LakeRows:
         """Add what the matcher makes of a log of queue-smtpd: the time and text of each line."""
         stream = Stream(host, queue)
         stream.match([(f"{stamp(ns(at))} ".encode() + text, False) for at, text in lines], known=True)
-        for table in ("sessions", "accepted", "refusals"):
+        for table in ("sessions", "accepted", "refusals", "filters"):
             self.rows[table] += stream.rows(table)
         self.rows["pending"] += [row for row in stream.state.pack().to_pylist() if row["what"] == "session"]
 
