@@ -149,7 +149,7 @@ def session_setup(
     `tls`: there is a certificate. `offer` is for AUTH.
     """
     size = config.databytes if databytes is None else databytes
-    implicit = listener.role is Role.SUBMISSIONS
+    implicit, qmtp = listener.role is Role.SUBMISSIONS, listener.role is Role.QMTP
     settings = ServerSettings(
         config.me,
         MessageLimits(size, bare_line_ends=listener.bare),
@@ -164,6 +164,6 @@ def session_setup(
     dnslists, greylist = bool(config.dnslists), config.greylist is not None
     filters = config.filters.of(listener.role)
     return SessionSetup(
-        *(config.me, settings, policy, suffix, filters, dnslists, greylist, config.xclients, listener.priority),
-        config.authserv,
+        *(config.me, settings, policy, suffix, filters, dnslists, greylist),
+        *(() if qmtp else config.xclients, listener.priority, config.authserv, qmtp),
     )

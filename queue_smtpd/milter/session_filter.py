@@ -185,7 +185,8 @@ class SessionFilter:
         if each.begun:
             each.begun = False
             each.link.client.abort()
-        if each.told is None or (each.told.hello, each.told.tls) != (client.hello, client.tls):
+        # In QMTP nobody says EHLO.
+        if client.hello and (each.told is None or (each.told.hello, each.told.tls) != (client.hello, client.tls)):
             each.link.client.hello(client.hello, self._macros)
             if self._keep(each, answer := await self._exchange(each)):
                 return answer
@@ -264,7 +265,9 @@ class SessionFilter:
         if self._setup.headerfaults != ACCEPT:
             fault = await _in_turns(find_header_fault(header, spool.size, self._smtputf8))
         if fault:
-            self._note(b"header", b"has " + fault)
+            fate = self._setup.headerfaults
+            word = b"refuses" if fate == REFUSE else b"holds" if fate == HOLD else b"copies"
+            self._note(b"header", word + b" message: " + fault)
             if self._setup.headerfaults == REFUSE:
                 text = b"Message header breaks RFC 5322: " + fault
                 return verdict._replace(reply=MESSAGE_REFUSED._replace(text=text))
@@ -286,7 +289,7 @@ class SessionFilter:
         try:
             answer, edits = await self._pass_message(each, message, body)
             if answer.kind is AnswerKind.REFUSE:
-                self._note(each.line.name.encode(), b"refuses message")
+                self._note_refusal(each, b"message", answer.reply)
                 return verdict._replace(reply=answer.reply)
             if answer.kind is AnswerKind.DISCARD:
                 self._note(each.line.name.encode(), b"discards message")
@@ -304,9 +307,15 @@ class SessionFilter:
         finally:
             if not kept:
                 body.spool.close()
-        if changed.hold != verdict.hold:
-            self._note(each.line.name.encode(), changed.hold.replace(b"milter: ", b"holds message: ", 1))
-        return changed if changed.recipients else changed._replace(discards=True)
+        if not changed.recipients:
+            changed = changed._replace(discards=True)
+            said = b"discards message: it has removed all recipients"
+        elif changed.hold != verdict.hold:
+            said = changed.hold.replace(b"milter: ", b"holds message: ", 1)
+        else:
+            said = b"accepts message"
+        self._note(each.line.name.encode(), said)
+        return changed
 
     async def _pass_message(
         self, each: _AskedMilter, message: EditedMessage, body: "_NewBody"
@@ -376,6 +385,13 @@ class SessionFilter:
     def _note(self, name: bytes, what: bytes) -> None:
         self._log([session_log.filtered(self._session, name, what)])
 
+    def _note_refusal(self, each: _AskedMilter, what: bytes, reply: ServerReply | None) -> None:
+        """Log that a milter refuses a command or a message, perhaps for now, and with which words."""
+        reply = reply or MESSAGE_REFUSED
+        word = b"defers" if reply.code < 500 else b"refuses"
+        text = b" ".join([part for part in (b"%d" % reply.code, reply.status, reply.text) if part])
+        self._note(each.line.name.encode(), word + b" " + what + b": " + text)
+
     async def _ask_all(
         self, ask: Callable[[_AskedMilter], Awaitable[MilterAnswer]], stage: bytes
     ) -> ServerReply | None:
@@ -389,13 +405,15 @@ class SessionFilter:
                 answer = await ask(each)
             except MilterTrouble as error:
                 answer = self._fail(each, error)
+                if answer.kind is AnswerKind.REFUSE:
+                    return answer.reply
             if answer.kind is AnswerKind.ACCEPT:
                 each.takes = False
             elif answer.kind is AnswerKind.DISCARD:
                 self._note(each.line.name.encode(), b"discards message")
                 self._discards = True
             elif answer.kind is AnswerKind.REFUSE:
-                self._note(each.line.name.encode(), b"refuses " + stage)
+                self._note_refusal(each, stage, answer.reply)
                 return answer.reply
         return None
 

@@ -267,7 +267,7 @@ class SmtpDaemon:
         ends = transport_ends(transport, listener.port) if proxied is None else proxied_ends(proxied)
         client, port, server, server_port = ends
         facts, setup = ClientFacts(client, server), self._setups[listener]
-        submits = listener.role is not Role.MX
+        submits = listener.role.for_users
         busy = None
         if not self._has_place(client, submits or setup.policy.trusts(facts), now):
             busy = replies.SERVER_BUSY
