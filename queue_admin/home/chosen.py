@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from queue_admin.messages.stored_mail import StoredMail
 from queue_admin.messages.survey import look
 from queue_base.errors import Failure, Temporary, Usage, complain
 from queue_base.home import Home, find_home, named_queue
@@ -114,9 +115,12 @@ def _has(home: Home, name: str) -> bool:
     try:
         message, birth = unpack_long_id(name)
         found = look(open_layout(home.queue), message)
+        if found is not None and birth in (None, found.birth):
+            return True
+        mail = StoredMail(home)
+        return bool(mail.find_number(message) if birth is None else mail.find(name))
     except (Failure, FormatError):
         return False
-    return found is not None and birth in (None, found.birth)
 
 
 def share_names(home: Home, names: Iterable[str]) -> dict[str, list[str]]:

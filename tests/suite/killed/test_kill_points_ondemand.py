@@ -1,5 +1,5 @@
-"""Kills at system calls while mail is stored on demand, delivered, compacted, expired, deleted or returned: of
-queue-ondemand's thread of the disk and of its loop, of queue-send while it hands over what is stored, and of all at
+"""Kills at system calls while mail is stored on demand, delivered, compacted, expired, deleted, returned or requeued:
+of queue-ondemand's thread of the disk and of its loop, of queue-send while it hands over what is stored, and of all at
 once.
 
 The usual run has some points, the exhaustive one has all of them.
@@ -13,7 +13,7 @@ import pytest
 
 from support.faults.kill.kill_runs import Story, figures, find_points, problems, tell_all
 from support.faults.kill.killing import KEEPER, KEEPER_DISK, MAIN, Point
-from support.faults.stored import BOUNCE, DELETE, ExpiredMessage, OrderedMail, SplitMessage, StoredBefore
+from support.faults.stored import BOUNCE, DELETE, ExpiredMessage, OrderedMail, RequeuedMail, SplitMessage, StoredBefore
 from support.plugins.saying import Say
 from support.servers.smtp.sink import Sink
 
@@ -31,6 +31,7 @@ STORIES: dict[str, tuple[Callable[..., Story], list[str]]] = {
     ),
     "expired": (ExpiredMessage, [r'^pwrite64\(.*"D"', *GONE]),
     "deleted": (partial(OrderedMail, DELETE), [r'^pwrite64\(.*"D"', *GONE]),
+    "requeued": (RequeuedMail, [r'^pwrite64\(.*"D"', r'^unlink\(".*/order/', *GONE]),
     "returned": (partial(OrderedMail, BOUNCE), [r'^pwrite64\(.*"D"', *GONE]),
 }
 # The loop changes nothing on the disk: it starts queue-enqueue for bounces, and waits for its end.
@@ -75,7 +76,9 @@ def kill_at(sink: Sink, story: str, points: list[Point], say: Say) -> None:
     [
         ("split and stored", r"link\(.*/ondemand/|pwrite64\(.*cluster"),
         ("delivered and compacted", r'rename\(|unlink\(".*\.cluster"'),
+        ("requeued", r'pwrite64\(.*"D"|unlink\(".*/order/'),
     ],
+    ids=["stored", "delivered"],
 )
 @pytest.mark.long
 def test_a_kill_while_mail_is_stored_or_delivered_on_demand_loses_nothing(
@@ -99,7 +102,7 @@ def test_a_kill_at_any_call_of_the_thread_of_the_disk_loses_nobody_and_repeats_e
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("everybody", [False, True], ids=["queue-ondemand", "everybody"])
-@pytest.mark.parametrize("story", ["delivered and compacted", "expired", "returned"])
+@pytest.mark.parametrize("story", ["delivered and compacted", "expired", "requeued", "returned"])
 def test_a_kill_while_queue_ondemand_returns_mail_loses_nobody_and_repeats_a_bounce_once_at_most(
     sink: Sink, story: str, everybody: bool, say: Say
 ) -> None:

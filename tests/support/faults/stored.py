@@ -6,10 +6,12 @@ first one, and their records stay after the second.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from queue_admin.messages.stored_mail import ask_for_runs, stored_domains
 from queue_base.errors import Temporary
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, FLUSH, RunRequest
+from queue_wire.files.stored_order import ORDER_DIRECTORY, REQUEUE_STORED, StoredOrder, pack_order
 from support.faults.failing import ANN, CLARA, TEXT, clara_has_it, named
 from support.faults.kill.kill_runs import Story
 from support.faults.kill.killing import DEADLINE
@@ -139,6 +141,32 @@ class OrderedMail(StoredBefore):
                 yield from named(site, recipient)
 
 
+class RequeuedMail(StoredMail):
+    """Three recipients of two messages were stored by an earlier process, and go back into the queue by an order, which
+    is there when queue-ondemand starts. The host takes them.
+    """
+
+    def __init__(self, sink: Sink, name: str) -> None:
+        super().__init__(sink, name)
+        self.recipients = [self.at_domain(each) for each in (b"one", b"two", b"three")]
+
+    def prepare(self, site: Site) -> None:
+        """Store them, and order it."""
+        super().prepare(site)
+        store_on_demand(site.home, DOMAIN, [self.recipients[:2], self.recipients[2:]], ANN, TEXT)
+        order = Path(site.home.queue, "ondemand", DOMAIN.decode(), ORDER_DIRECTORY)
+        order.mkdir()
+        (order / "1").write_bytes(pack_order(StoredOrder(REQUEUE_STORED)))
+
+    def resume(self, site: Site, suite: Suite) -> None:
+        """Wait until the order is carried out, and the mail delivered."""
+
+        def is_over() -> bool:
+            return site.is_empty() and DOMAIN not in stored_domains(site.home) and site.is_empty()
+
+        wait_in(suite, is_over, "an empty store")
+
+
 class ExpiredMessage(StoredMail):
     """A message for clara and for the domain is stored, and expires; ann gets the bounce."""
 
@@ -166,4 +194,4 @@ def wait_in(suite: Suite, what: Callable[[], bool], why: str) -> None:
     wait_until(lambda: what() or suite.process.poll() is not None, DEADLINE, why)
 
 
-__all__ = ["BOUNCE", "DELETE", "ExpiredMessage", "OrderedMail", "SplitMessage", "StoredBefore"]
+__all__ = ["BOUNCE", "DELETE", "ExpiredMessage", "OrderedMail", "RequeuedMail", "SplitMessage", "StoredBefore"]
