@@ -31,12 +31,24 @@ from queue_admin.checks.renumber import (
     unstage,
     wrong_numbers,
 )
+from queue_admin.checks.stored_repair import StoredMender
 from queue_admin.checks.structure import find_layout, find_split, owner_of_ours
 from queue_admin.home.create import SPLIT_MOST
 from queue_admin.home.done_marks import apply_marks, read_marks
 from queue_admin.home.flatten import dissolve_classes
 from queue_admin.home.maker import Maker
-from queue_admin.home.modes import BUCKETED, KEPT, MAY_BE_FLAT, OURS, QUEUE_MODE, SENDMUTEX_MODE, TRIGGER_MODE
+from queue_admin.home.modes import (
+    BUCKETED,
+    KEPT,
+    MAY_BE_FLAT,
+    ONDEMAND,
+    ONDEMAND_MODES,
+    ONDEMAND_ORDERS,
+    OURS,
+    QUEUE_MODE,
+    SENDMUTEX_MODE,
+    TRIGGER_MODE,
+)
 from queue_admin.home.ownership import OwnerChanger, known_uids
 from queue_admin.home.tree import Tree, unable_to
 from queue_admin.system_accounts import be_owner
@@ -48,6 +60,8 @@ from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE, PRIORITY, Layout
 from queue_base.queue.marks_file import NAME as DONE_MARKS
 from queue_base.safe_open import UnsafePath, open_file_below
+from queue_wire.control.ondemand import is_domain_name
+from queue_wire.files.cluster import SUFFIX
 from queue_wire.ids import is_prime, nearest_primes
 
 PLAN = f"{REPAIR}/plan"
@@ -198,11 +212,27 @@ def _mend_owners(home: Home, tree: Tree, owner: Owner) -> list[str]:
         place = f"{REPAIR}/pid" if kind == "pid" else kind
         if tree.is_directory(place):
             changer.directory(place, owner, directory_mode, file_mode, kind in BUCKETED, KEPT.get(kind, 0))
+    if tree.is_directory(ONDEMAND):
+        _mend_stored_owners(tree, changer, owner)
     changer.one("lock/sendmutex", owner, SENDMUTEX_MODE)
     changer.one("lock/trigger", owner, TRIGGER_MODE, stat.S_ISFIFO)
     changer.one(DONE_MARKS, owner, FILE_MODE)
     changer.top(owner, QUEUE_MODE)
     return [f"changed owner or mode of {changer.changed} files and directories"] if changer.changed else []
+
+
+def _mend_stored_owners(tree: Tree, changer: OwnerChanger, owner: Owner) -> None:
+    """Set the owners and modes of what is stored for on-demand domains."""
+    directory = ONDEMAND_MODES[""]
+    changer.directory(ONDEMAND, owner, directory, None, False)
+    for name in tree.list(ONDEMAND):
+        domain = f"{ONDEMAND}/{name}"
+        if is_domain_name(os.fsencode(name)) and tree.is_directory(domain):
+            changer.directory(domain, owner, directory, ONDEMAND_MODES[SUFFIX], False)
+            for below in ("mess", *ONDEMAND_ORDERS):
+                mode = ONDEMAND_MODES.get(below, FILE_MODE)
+                if tree.is_directory(f"{domain}/{below}"):
+                    changer.directory(f"{domain}/{below}", owner, directory, mode, False)
 
 
 def _mend_messages(home: Home, split: int, take_over: bool, step: Callable[[int], object]) -> list[str]:
@@ -227,6 +257,9 @@ def _mend_messages(home: Home, split: int, take_over: bool, step: Callable[[int]
         if not mender.again:
             break
     counts.update(mender.counts)
+    stored = StoredMender(layout, aside)
+    stored.mend()
+    counts.update(stored.counts)
     counts["directories removed"] = remove_directories(layout)
     counts["files set aside in corrupt/unplaced"] = aside.count
     done = [f"{what}: {count}" for what, count in counts.items() if count]

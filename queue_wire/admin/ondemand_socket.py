@@ -7,6 +7,9 @@
     flush      the administrator's; `client` is empty
     delete     remove stored mail; `client` is the long id of one message, or empty for all. From root and the owner
     bounce     return it to its sender; likewise
+    orders     carry out the orders about the domain that are on the disk (queue_wire.files.stored_order)
+    holds      read the marks of the domain anew
+    when       nothing is done
 
 The name is a domain, `@` and a domain for that and all domains below it, or `#` and a domain, which is the same as the
 domain. Any number of requests on a connection, one after the other. The answers are those of RFC 1985 section 5:
@@ -16,6 +19,9 @@ domain. Any number of requests on a connection, one after the other. The answers
     running    a delivery was under way already                             252
     later      it was asked for a short while ago, or too often             458
     unknown    the domain is not an on-demand domain                        459
+
+The last three are answered with `running` if there is a run of the domain, `empty` if nothing is stored, or `later`
+with the seconds until the next probe, without a text if none is planned.
 
 The socket is in the directory of queue-intake's, where every user may go. Who may ask is up to queue-ondemand.
 """
@@ -31,7 +37,10 @@ ETRN = b"etrn"
 FLUSH = b"flush"
 DELETE = b"delete"
 BOUNCE = b"bounce"
-COMMANDS = (ETRN, FLUSH, DELETE, BOUNCE)
+ORDERS = b"orders"
+HOLDS = b"holds"
+WHEN = b"when"
+COMMANDS = (ETRN, FLUSH, DELETE, BOUNCE, ORDERS, HOLDS, WHEN)
 STARTED = b"started"
 EMPTY = b"empty"
 RUNNING = b"running"

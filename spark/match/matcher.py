@@ -167,7 +167,7 @@ class Matcher:
             if kind != "config":
                 self._found.alerts.append((at, kind, bytes(values[0])))
             return
-        self._counts["done" if kind == "mangled" else kind] += 1
+        self._counts["done" if kind == "mangled" else "ondemand" if kind.startswith("ondemand") else kind] += 1
         if kind.startswith("smtp_") or kind == "tcpserver":
             strangers.add(number)
             if kind == "smtp_start":
@@ -181,7 +181,9 @@ class Matcher:
             return
         if kind == "alert" or kind == "warning":
             self._found.alerts.append((at, kind, bytes(values[0])))
-        if kind == "exiting":
+        if kind.startswith("ondemand_"):
+            getattr(self._rules, kind)(at, *values)
+        elif kind == "exiting":
             levels.advance(number)
             self._rules.exiting(at)
         elif kind == "done":

@@ -187,7 +187,7 @@ def _queued(_: OpenSessions, found: SessionRows, session: OpenSession, at: int, 
     # Garbage may have numbers whose sum no column holds.
     row["recipients"] = min(row["recipients"] + recipients, _MOST)
     row["bytes"] = min(row["bytes"] + size, _MOST)
-    number, birth_ns = _born(long_id)
+    number, birth_ns = born_of(long_id)
     found.accepted.append(
         {name: row.get(name) for name in _OF_SESSION}
         | {"time_ns": at, "long_id": long_id, "id": number, "birth_ns": birth_ns, "sender": session.sender}
@@ -221,7 +221,7 @@ _RULES = {
 }  # fmt: skip
 
 
-def _born(long_id: bytes) -> tuple[int | None, int | None]:
+def born_of(long_id: bytes) -> tuple[int | None, int | None]:
     """Return the message number and the birth in nanoseconds of a long id; None for both if it is none."""
     try:
         number, birth = unpack_long_id(long_id.decode())

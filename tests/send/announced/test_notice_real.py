@@ -11,6 +11,7 @@ import pytest
 
 from support.notice.left_out import FAVOURED, LEFT_OUT
 from support.notice.real import walk
+from support.notice.several import SeveralWorld
 from support.plugins.saying import Say
 
 STEPS = 1000
@@ -31,6 +32,19 @@ def test_no_walk_of_the_daemons_loses_or_repeats_a_recipient(seeds: Sequence[int
     say(f"{len(worlds)} walks of {STEPS} system calls and turns: {letters} messages, {crashes} crashes")
     assert crashes > 2 * len(worlds) and letters > 2 * len(worlds)
     assert sum(world.announced for world in worlds) > len(worlds) / 2
+
+
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 1000), marks=pytest.mark.exhaustive)])
+def test_no_walk_with_two_workers_of_queue_todo_loses_or_repeats_one(
+    seeds: Sequence[int], tmp_path: Path, say: Say
+) -> None:
+    worlds = [walk(seed, 2 * STEPS, tmp_path / str(seed), make=SeveralWorld) for seed in seeds]
+
+    crashes = sum(world.crashes for world in worlds)
+    letters = sum(len(world.letters) for world in worlds)
+    say(f"{len(worlds)} walks of {2 * STEPS} system calls and turns: {letters} messages, {crashes} crashes")
+    assert crashes > len(worlds) and letters > 2 * len(worlds)
+    assert sum(world.announced for world in worlds) >= len(worlds) / 2
 
 
 @pytest.mark.exhaustive

@@ -140,12 +140,13 @@ def test_a_lake_that_was_made_before_there_were_sessions_is_shown(tmp_path: Path
     pyarrow.parquet.write_table(pyarrow.parquet.read_table(pending).drop_columns(["session"]), pending)
     (manifest,) = (tmp_path / MANIFESTS).iterdir()
     content = json.loads(manifest.read_bytes())
-    for table in ("sessions", "accepted", "refusals", "filters"):
+    for table in ("sessions", "accepted", "refusals", "filters", "stored", "runs"):
         del content["tables"][table]
     manifest.write_text(json.dumps({**content, "version": 2}))
     engine = DuckEngine(str(tmp_path))
     assert ask("qshape", engine, None, "T") == [(1,), (1,)]
     assert ask("clients", engine) == ask("conservation-sessions", engine) == []
+    assert ask("ondemand", engine) == ask("conservation-ondemand", engine) == []
 
 
 def test_sessions_and_accepted_messages_are_accounted_for(engine: Engine) -> None:

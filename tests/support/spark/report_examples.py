@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from queue_smtp.server_replies import BAD_CREDENTIALS, MESSAGE_REFUSED, RELAYING_DENIED, UNKNOWN_RECIPIENT
 from queue_smtpd.sessions import session_log as log
+from queue_wire import logline
 from queue_wire.ids import pack_long_id
 from spark.commands.forms import print_result
 from spark.reports import REPORTS
@@ -87,10 +88,29 @@ def example_rows() -> LakeRows:
     full = "queue-todo: unable to take mail: {} bytes free on /var/queue, control/queueminfree wants {}"
     rows.alert(T + 1500, "alert", full.format(81_920, 1_048_576), full.format("N", "N").replace(" ", "_"), host="mx1")
     rows.server_log(_server_log(), host="mx1")
+    rows.queue_log(_on_demand_log(), host="mx2")
     rows.sample(T, T + 300, (0, 10), (1, 20), "mx1")
     rows.sample(T + 300, T + 302, (0, 10), (20, 20), "mx1")
     rows.sample(T + 302, T + 1460, (1, 10), (1, 20), "mx1")
     return rows
+
+
+def _on_demand_log() -> Iterator[tuple[int, bytes]]:
+    """Yield lines of a queue with an on-demand domain: three messages that are stored, of which one stays."""
+    domain = b"branch.example"
+    for number in range(3):
+        at, long_id, recipient = T + 10 * number, f"{510 + number}-tk3x2{number}", b"u%d@%s" % (number, domain)
+        yield at, b"new msg %d" % (510 + number)
+        yield at, b"info msg %d: bytes 4096 from <ann@here.example> qp %d uid 1000" % (510 + number, 4750 + number)
+        yield at, b"starting delivery %d: msg %d to remote %s" % (number, 510 + number, recipient)
+        yield at + 1, logline.stored_on_demand(domain, long_id, 4096, b"ann@here.example", recipient)
+        yield at + 1, b"delivery %d: success: stored_for_%s/%s" % (number, domain, DEAD.reason.encode())
+        yield at + 1, b"end msg %d" % (510 + number)
+    yield T + 900, logline.run_started(domain, b"etrn")
+    for number, letter in enumerate((b"K", b"K", b"Z")):
+        long_id, recipient = f"{510 + number}-tk3x2{number}", b"u%d@%s" % (number, domain)
+        yield T + 902 + number, logline.on_demand_result(domain, long_id, letter, recipient, b"192.0.2.80 says so.\n")
+    yield T + 905, logline.run_ended(domain, 2, 0, 1)
 
 
 def _server_log() -> Iterator[tuple[int, bytes]]:
