@@ -256,10 +256,12 @@ class SessionFilter:
             return verdict._replace(discards=True)
         try:
             if spool is None or spool.failed:
+                self._fail_spool("" if spool is None else spool.why)
                 return verdict._replace(reply=QUEUE_UNAVAILABLE)
             header = await _in_turns(parse_header(spool.head(HEADER_MOST)))
             message = self._message = EditedMessage(self._received, header, spool)
-        except OSError:
+        except OSError as error:
+            self._fail_spool(reason(error))
             return verdict._replace(reply=QUEUE_UNAVAILABLE)
         fault = b""
         if self._setup.headerfaults != ACCEPT:
@@ -295,7 +297,7 @@ class SessionFilter:
                 self._note(each.line.name.encode(), b"discards message")
                 return verdict._replace(discards=True)
             if body.spool.failed:
-                raise MilterTrouble("the new body is too large, or the disk is full")
+                raise MilterTrouble(f"unable to keep the new body: {body.spool.why}")
             changed = _change_envelope(verdict, edits)
             await _in_turns(message.edit_header([edit for edit in edits if isinstance(edit, HeaderEdit)]))
             if each.link is not None and each.link.client.replaces_body:
@@ -430,6 +432,11 @@ class SessionFilter:
             each.passed, each.takes = True, False
             return MilterAnswer(AnswerKind.ACCEPT)
         return MilterAnswer(AnswerKind.REFUSE, UNAVAILABLE)
+
+    def _fail_spool(self, why: str) -> None:
+        """Log that a message could not be kept until the filters have decided."""
+        self._note(b"spool", b"failed: " + why.encode("utf-8", "backslashreplace"))
+        self._log(self._alerts.note_spool(why, time.monotonic()))
 
     def _drop_link(self, each: _AskedMilter) -> None:
         link, each.link = each.link, None

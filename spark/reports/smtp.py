@@ -51,7 +51,7 @@ FILTERS = Report(
     about="One row a filter, verdict and reason, by filter, the most frequent first. What is refused or deferred is in "
     "refusals, too." + _BY_TIME.replace("refusal", "verdict"),
     columns={
-        "filter": "a line of control/milters, the path of a program, or header (control/headerfaults)",
+        "filter": "a line of control/milters, the path of a program, header (control/headerfaults), or spool",
         "verdict": "accepts, refuses, defers (for now), discards, holds or copies; failed: it could not be asked",
         "stage": "the command that it is about, or message; '' where it failed",
         "verdicts": "how often it has said so",
