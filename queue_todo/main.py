@@ -80,7 +80,7 @@ class Classifier:
         self._layout = layout
         self._notices = NoticePipe(1)
         self._commands = CommandReader()
-        self._pending = Pending(layout)
+        self._pending = Pending(layout, shares=len(workers) if workers else 1)
         # Watch first, then scan: a message that arrives in between is seen twice, and not missed.
         self._watch = Watch(layout.todo_directories(""))
         self._lower: dict[str, Watch] = {}  # The watches of the trees of the lower classes.

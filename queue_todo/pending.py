@@ -43,9 +43,13 @@ class Pending:
     that, so that a message is never processed twice at the same time.
     """
 
-    def __init__(self, layout: Layout, *, scans: bool = True) -> None:
-        """Without `scans` no directory is read: all ids come by `add` and `add_scanned`."""
+    def __init__(self, layout: Layout, *, scans: bool = True, shares: int = 1) -> None:
+        """Without `scans` no directory is read: all ids come by `add` and `add_scanned`.
+
+        With several workers, `shares` of them, a scan finds ids of all of them in turn.
+        """
         self._layout = layout
+        self._shares = shares
         self._reads = scans
         self._waiting: dict[int, float] = {}  # When each was first seen.
         self._order: deque[int] = deque()  # The waiting ids that are not sorted, in order.
@@ -344,7 +348,7 @@ class Pending:
                 self._scans.add(now)
                 self.scan_began = True
                 first = self._layout.todo_directories("")
-                self._scan = _TodoScan(first, now, self._layout.directories("corrupt"))
+                self._scan = _TodoScan(first, now, self._layout.directories("corrupt"), self._shares)
             elif self._unread and now >= self._next_unread:
                 self._scans.add(now)
                 self._scan = _TodoScan(self._unread, now)
@@ -476,10 +480,13 @@ class LowerClass:
 class _TodoScan:
     """One scan of directories of todo/. `names` yields (is a mark, id): the marks, an id of 0, then the messages.
 
-    `failed` are the directories that could not be read.
+    `failed` are the directories that could not be read. Every `shares`-th directory is a worker's, and the ids of all
+    come in turn: else each worker would wait while the directories of the others are read.
     """
 
-    def __init__(self, directories: Sequence[str], began: float, marks: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, directories: Sequence[str], began: float, marks: Sequence[str] | None = None, shares: int = 1
+    ) -> None:
         self.began = began
         self.marks_done = marks is None  # Whether the marks have been read.
         self.marked: set[int] = set()
@@ -487,13 +494,26 @@ class _TodoScan:
         self._marks = marks
         self._marks_failed: dict[str, OSError] = {}
         in_marks = zip(repeat(True), _ids(marks or (), self._marks_failed, may_lack=True))
-        in_todo = zip(repeat(False), _ids(directories, self.failed, may_lack=False))
+        each = [_ids(directories[share::shares], self.failed, may_lack=False) for share in range(shares)]
+        in_todo = zip(repeat(False), each[0] if shares == 1 else _in_turn(each))
         self.names = chain(in_marks, [(False, 0)], in_todo)
 
     @property
     def marks_read(self) -> bool:
         """Whether `marked` are all marks. queue-todo learns of another mark when it reads the message."""
         return self._marks is not None and not self._marks_failed
+
+
+def _in_turn(sources: Sequence[Iterator[int]]) -> Iterator[int]:
+    """Yield an id of each source, then the next one of each."""
+    left = list(sources)
+    while left:
+        for source in list(left):
+            message = next(source, 0)
+            if message:
+                yield message
+            else:
+                left.remove(source)
 
 
 def _ids(directories: Iterable[str], failed: dict[str, OSError], *, may_lack: bool) -> Iterator[int]:

@@ -61,3 +61,11 @@ def test_the_death_of_a_worker_ends_the_suite_and_the_next_run_delivers_what_is_
         wait_until(mail.site.is_empty, why="an empty queue")
     found = delivered(mail)
     assert set(found) == set(tokens) and max(found.values()) <= 2
+
+
+def test_a_wrong_number_is_an_alert_and_one_process_classifies(mail: GoodMail) -> None:
+    path = mail.control("todoworkers", "17\n")
+    with Suite(mail.home) as suite:
+        suite.wait_for(rf"alert: unable to parse {path} line 1: not a number from 1 to 16: '17'; the default")
+        mail.check_alive(suite, "default")
+        assert not psutil.Process(suite.daemon("queue-todo")).children()

@@ -55,7 +55,7 @@ class Parent:
     def __init__(self, layout: Layout, count: int) -> None:
         self.layout = layout
         self.count = count
-        self.pending = Pending(layout)
+        self.pending = Pending(layout, shares=count)
         self.pending.run(0.0)  # The scan of the start.
         self.reader, writer = os.pipe2(os.O_NONBLOCK)
         self.commands = [os.pipe2(os.O_NONBLOCK) for _ in range(count)]
@@ -247,6 +247,17 @@ def test_what_a_scan_has_found_is_handed_on_as_such(layout: Layout) -> None:
     parent.turn()
     found = [each for each in parent.got(0) if isinstance(each, Named)]
     assert [(each.scanned, sorted(each.messages)) for each in sorted(found)] == [(False, [15]), (True, [5, 10])]
+    parent.close()
+
+
+def test_what_waits_in_the_directories_of_all_workers_is_found_in_turn(layout: Layout) -> None:
+    for message in range(1, 61):
+        Path(layout.todo(message)).touch()
+    parent = Parent(layout, 3)
+    taken = parent.pending.take(15)
+    shares = [share_of(message, SPLIT, 3) for message in taken]
+    assert shares == [0, 1, 2] * 5
+    assert sorted(taken + parent.pending.take(100)) == list(range(1, 61))
     parent.close()
 
 

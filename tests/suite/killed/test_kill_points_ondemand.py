@@ -78,6 +78,7 @@ def kill_at(sink: Sink, story: str, points: list[Point], say: Say) -> None:
         ("delivered and compacted", r'rename\(|unlink\(".*\.cluster"'),
         ("requeued", r'pwrite64\(.*"D"|unlink\(".*/order/'),
     ],
+    ids=["stored", "delivered"],
 )
 @pytest.mark.long
 def test_a_kill_while_mail_is_stored_or_delivered_on_demand_loses_nothing(
