@@ -18,7 +18,7 @@ COMPILED = """
     queue_base queue_base/daemon queue_base/queue queue_clean
     queue_inject/drop.py queue_inject/filter.py queue_inject/hand_in.py queue_inject/batch queue_inject/header
     queue_intake/acceptance.py queue_intake/answers.py queue_intake/client_connection.py queue_intake/commit_group.py
-    queue_intake/entrance.py queue_intake/package_reader.py queue_intake/sharing.py
+    queue_intake/entrance.py queue_intake/sharing.py
     queue_remote/daemon.py queue_remote/delivery.py queue_remote/job_parts.py queue_remote/options.py
     queue_remote/report_text.py queue_remote/setup.py
     queue_remote/message/file.py queue_remote/message/message_scan.py queue_remote/message/small.py
@@ -26,7 +26,7 @@ COMPILED = """
     queue_send queue_send/delivery queue_send/messages queue_send/scheduler
     queue_smtp
     queue_smtpd/sessions/client_facts.py queue_smtpd/sessions/forged_results.py
-    queue_smtpd/intake_links.py queue_smtpd/sessions/received_line.py
+    queue_smtpd/sessions/qmtp_server.py queue_smtpd/intake_links.py queue_smtpd/sessions/received_line.py
     queue_smtpd/sessions/relay_rules.py queue_smtpd/server_counters.py queue_smtpd/sessions/session.py
     queue_smtpd/sessions/session_log.py queue_smtpd/sessions/session_policy.py queue_smtpd/smtp_connection.py
     queue_smtpd/strangers/client_limits.py queue_smtpd/strangers/connection_counts.py

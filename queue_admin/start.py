@@ -172,10 +172,10 @@ def guard_descriptors() -> None:
             os.set_inheritable(number, True)
 
 
-def count_remotes(home: Home) -> int:
-    """Return how many queue-remotes are to run: 1 if the control file is wrong, which queue-send logs."""
+def count_processes(home: Home, name: str) -> int:
+    """Return how many processes a control file wants: 1 if it is wrong, which queue-send logs."""
     try:
-        return read_number(home, "processesremote")
+        return read_number(home, name)
     except Temporary:
         return 1
 
@@ -247,10 +247,12 @@ def run(home: Home, notification: dict[str, str]) -> None:
     check_stamp(home, layout)
     os.environ["QUEUE_HOME"] = home.path
     # Before chdir, because the programs are found from our own name, which may be a relative path.
-    remotes = count_remotes(home)
+    remotes = count_processes(home, "processesremote")
     specs = daemons(accounts, remotes, None if home.several else open_sockets(home))
     on_demand = on_demand_daemons(home, accounts)
     words = {spec.program: command(spec.program, home) for spec in [*specs, *on_demand]}
+    if (workers := count_processes(home, "todoworkers")) > 1:
+        words["queue-todo"] += ["--workers", str(workers)]
     options = ["--remotes", str(remotes)] if remotes > 1 else []
     send = command("queue-send", home, *options, *(["--ondemand"] if on_demand else []))
     try:

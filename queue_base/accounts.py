@@ -36,7 +36,9 @@ def queue_owner(home: Home) -> Owner:
     try:
         found = os.stat(home.owned)
     except OSError as error:
-        raise Temporary(f"unable to use {home.owned}: {reason(error)}; queuectl init makes a home") from error
+        # Several queues have disks of their own. A queue that init made below the mount point would be hidden later.
+        advice = "is its disk mounted?" if home.several and home.is_chosen else "queuectl init makes a home"
+        raise Temporary(f"unable to use {home.owned}: {reason(error)}; {advice}") from error
     return Owner(found.st_uid, found.st_gid)
 
 

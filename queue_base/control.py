@@ -123,15 +123,15 @@ def read_rules(home: Home) -> "Rules":
     Raises Temporary, naming the file.
     """
     # Imported here because queue-inject reads control files too, and must not import typing.
-    from queue_wire.control.rewrite import Rules
+    from queue_wire.control.rewrite import Rules, rule_key
 
     me = read_me(home)
     hosts = read_set(home, "locals")
     return Rules(
         envnoathost=read_line(home, "envnoathost", me),
-        locals=frozenset([me.lower()]) if hosts is None else hosts,
-        percenthack=read_set(home, "percenthack") or frozenset(),
-        virtualdomains=read_map(home, "virtualdomains") or {},
+        locals=frozenset(map(rule_key, [me] if hosts is None else hosts)),
+        percenthack=frozenset(map(rule_key, read_set(home, "percenthack") or ())),
+        virtualdomains={rule_key(key): prepend for key, prepend in (read_map(home, "virtualdomains") or {}).items()},
     )
 
 

@@ -32,7 +32,7 @@ LIFETIME = 20.0
 # Seconds to wait for one server before the next is asked.
 PATIENCE = 2.0
 PREFERRED_SECONDS = 60.0
-# Bytes of an answer over TCP. Parsing 64 kB blocks the event loop for 0.1 s; 64 addresses take 1 kB.
+# Bytes of an answer. Parsing 64 kB blocks the event loop for 0.1 s; 64 addresses take 1 kB.
 ANSWER_MOST = 8192
 # Questions in flight. With more, the event loop reads answers so late that they count as lost and are asked again.
 QUESTIONS_MOST = 500
@@ -196,7 +196,7 @@ class StubResolver:
 
 
 class AnswerTooLarge(dns.exception.FormError):
-    """An answer over TCP is longer than ANSWER_MOST."""
+    """An answer is longer than ANSWER_MOST."""
 
 
 class _Backend(type(dns.asyncbackend.get_backend("asyncio"))):  # type: ignore[misc]
@@ -217,6 +217,17 @@ class _Backend(type(dns.asyncbackend.get_backend("asyncio"))):  # type: ignore[m
                 return bytes(await receive(size, timeout))
 
             made.recv = receive_little
+        else:
+            receive_from = made.recvfrom
+
+            async def receive_packet(size: int, timeout: float | None) -> tuple[bytes, Any]:
+                data, sender = await receive_from(size, timeout)
+                # A server could send as much without being asked for it.
+                if len(data) > ANSWER_MOST:
+                    raise AnswerTooLarge
+                return data, sender
+
+            made.recvfrom = receive_packet
         return made
 
 

@@ -7,7 +7,13 @@ that may become durable in any order, calls `sync`, and then makes the steps tha
 A file is synced by the descriptor that wrote it, and a directory by a descriptor that was opened before its names
 changed: Linux reports a failed write to each descriptor that was open then, once, and never to a later one.
 syncfs(2) is no substitute: it waits for the data of all users, and does not report to a new descriptor an error that
-another process has already seen. Writing of many files is started for all of them (sync_file_range(2)) before the first
+another process has already seen.
+
+Nor is a success of fsync enough: that of ext4 returns 0 for a name that an aborted journal has just dropped, until the
+file system is marked as failed a moment later. A change fails from the abort on, so after the syncs of a group each
+file system is asked for one (`check_works`).
+
+Writing of many files is started for all of them (sync_file_range(2)) before the first
 fsync, and several threads fsync at once, unless fsync does not wait, as on a tmpfs.
 
 Every method raises OSError as the system call raised it, with the path.
@@ -42,6 +48,10 @@ HELD_PART = 4
 KEPT_SECONDS = 1.0
 
 _WAITS = False  # Whether an fsync of a group has waited.
+# An attribute that no file has, and the errors of its removal on a file system that has failed. Any other one, most
+# often ENODATA or EOPNOTSUPP, is that of a file system that works.
+_NOT_THERE = "user.queue-suite.none"
+_FAILED = frozenset((errno.EROFS, errno.EIO, errno.ESHUTDOWN, errno.EUCLEAN))
 # File systems that have no disk: fsync does nothing.
 _IN_MEMORY = frozenset(("tmpfs", "ramfs"))
 _MOUNTS = "/proc/self/mountinfo"
@@ -324,6 +334,20 @@ def sync_handles(files: "Sequence[tuple[int, str]]", directories: "Sequence[tupl
             _sync_handle(handle, path)
     else:
         run_in_threads(work, lambda each: _sync_handle(*each), min(THREADS, len(work)))
+    for handle, path in {os.fstat(handle).st_dev: (handle, path) for handle, path in directories or files}.values():
+        check_works(handle, path)
+
+
+def check_works(handle: int, path: str | None = None) -> None:
+    """Raise OSError if the file system of an open file has failed, so that a sync before may not have done its work.
+
+    Nothing is changed, but where there is a journal, a transaction of it is asked for, as for every change.
+    """
+    try:
+        os.removexattr(handle, _NOT_THERE)
+    except OSError as error:
+        if error.errno in _FAILED:
+            raise OSError(error.errno, error.strerror, path) from error
 
 
 def _waits_for_disk(work: list[tuple[int, str]]) -> bool:
@@ -515,6 +539,7 @@ def sync_path(path: str) -> None:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
+        check_works(handle, path)
     finally:
         os.close(handle)
 
@@ -531,6 +556,7 @@ def sync_filesystem(handle: int) -> None:
     if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
+    check_works(handle)
 
 
 def read_file(path: str, most: int = 128 * 1024 * 1024) -> bytes:

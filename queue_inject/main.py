@@ -6,7 +6,6 @@ that may pass. Each failure is one line on stderr.
 
 import os
 import time
-from itertools import chain
 
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, Usage, complain, explain, reason
@@ -20,7 +19,7 @@ from queue_wire.format_error import FieldError, FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 PROGRAM = "queue-inject"
 USAGE = "usage: queue-inject [--home HOME] [--priority CLASS] [-aAhHnN] [-f SENDER] [RECIPIENT ...]"
@@ -98,11 +97,17 @@ def inject(home: Home, options: Options, message: "Iterable[bytes] | None" = Non
     header = completer.complete(reader.fields, now)
     begin = header.text + reader.body
     if options.show:
-        show(chain((b"Return-Path: <%s>\n" % show_address(header.sender), begin), source))
+        show(whole(b"Return-Path: <%s>\n%s" % (show_address(header.sender), begin), source))
     elif not header.recipients:
         raise Permanent("unable to send the message: it has no recipients; name them as arguments or in To, Cc or Bcc")
     else:
-        open_writer(home, filters=True).put(chain((begin,), source), lambda: (header.sender, header.recipients))
+        open_writer(home, filters=True).put(whole(begin, source), lambda: (header.sender, header.recipients))
+
+
+def whole(begin: bytes, rest: "Iterable[bytes]") -> "Iterator[bytes]":
+    """Yield a message of which the beginning has been read."""
+    yield begin
+    yield from rest
 
 
 def show(message: "Iterable[bytes]") -> None:

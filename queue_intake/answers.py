@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from queue_intake.package_reader import Package, Protocol
+from queue_wire.pipes.package_reader import Package, Protocol
 from queue_wire.pipes.qmtp import PERMANENT, pack_answer
 
 _IMPOSSIBLE = pack_answer(PERMANENT, b"not an address: too long, or with a NUL (#5.1.3)")

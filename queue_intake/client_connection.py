@@ -16,9 +16,9 @@ from queue_intake.acceptance import PROMISE_BYTES, Acceptance, Refusal, refusal_
 from queue_intake.answers import Answers, Place, answer_runs
 from queue_intake.commit_group import SYNC_BYTES, PartSync, ReceivedMessage
 from queue_intake.entrance import Entrance
-from queue_intake.package_reader import Begin, Data, Package, PackageFacts, PackageReader, Protocol
 from queue_intake.sharing import Holding, Holdings
 from queue_wire.format_error import FormatError
+from queue_wire.pipes.package_reader import Begin, Data, Package, PackageFacts, PackageReader, Protocol
 from queue_wire.pipes.qmtp import ACCEPTED, NUMBER_PLACE, PERMANENT, TEMPORARY
 
 CHUNK = 65536

@@ -12,8 +12,8 @@ from queue_base.errors import QueueTrouble, reason
 from queue_base.queue.writer import GroupCommit, QueueDraft, QueueWriter
 from queue_intake.acceptance import Acceptance, Refusal, refusal_of
 from queue_intake.answers import Place
-from queue_intake.package_reader import Package
 from queue_wire.format_error import FormatError
+from queue_wire.pipes.package_reader import Package
 from queue_wire.pipes.qmtp import PERMANENT, TEMPORARY
 
 # The most messages of a commit.

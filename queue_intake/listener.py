@@ -14,9 +14,9 @@ from queue_base.daemon.unix_sockets import accept_with_uid, listen_at
 from queue_base.home import Home
 from queue_base.queue.writer import mail_date
 from queue_intake.client_connection import IntakeClient
-from queue_intake.package_reader import Protocol
 from queue_wire.control.intake_hosts import QMTP, IntakeListener
 from queue_wire.control.networks import counted_networks, is_listed
+from queue_wire.pipes.package_reader import Protocol
 from queue_wire.pipes.qmtp import SOCKET
 
 BACKLOG = 4096  # Connections that wait to be accepted, if net.core.somaxconn allows so many.

@@ -5,14 +5,18 @@ done, in order. Records of one message that follow each other are one group, and
 next group is taken when the last one is over, so that the mail of a domain is delivered in the order in which it came.
 
 A run of another purpose tries nothing. One for expiry takes the groups of messages that have expired, and ends at the
-first cluster that has none; those for the administrator's orders take one message, or all.
+first cluster that has none; those for the administrator's orders take the messages that were chosen, or all.
+
+What is on hold is neither tried nor expires; orders take it.
 """
 
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import NamedTuple
 
 from queue_wire.files.cluster import ClusterRecord
+from queue_wire.files.stored_order import WHOLE, takes_recipient
 
 GROUP_MOST = 50  # Recipients of a job.
 
@@ -24,12 +28,29 @@ class Purpose(Enum):
     EXPIRY = "expiry"
     DELETION = "deletion"
     RETURN = "return"
+    REQUEUE = "requeue"
 
+
+class ChosenRecords(NamedTuple):
+    """What an order is about: `ids` are the long ids of the messages, none for all; so is `recipient`, in lower case.
+    """
+
+    ids: frozenset[str] = frozenset()
+    recipient: bytes = b""
+
+    def takes(self, record: ClusterRecord) -> bool:
+        """Return whether it is about a record."""
+        if self.ids and record.stored.long_id not in self.ids:
+            return False
+        return takes_recipient(self.recipient, record.stored.recipient)
+
+
+EVERY_RECORD = ChosenRecords()
 
 class DomainRun:
     """`cause` is who asked for it, for the log; `number` is the cluster that it is at, 0 before the first one.
 
-    `chosen` is the long id of the one message that is taken, empty for all.
+    `chosen` says what is taken, `order` is the name of the order that is carried out, empty for none.
 
     `touched`: records of the cluster are done, or all were before, so that it is to be settled.
     `oldest`: the birth of the oldest message that is left of those looked at, in microseconds; None if there is none.
@@ -37,7 +58,7 @@ class DomainRun:
 
     __slots__ = (
         *("_clusters", "_group", "_records", "cause", "chosen", "deferred", "delivered", "domain", "expired_before"),
-        *("failed", "number", "oldest", "purpose", "touched"),
+        *("failed", "number", "oldest", "order", "purpose", "touched"),
     )
 
     def __init__(
@@ -47,13 +68,15 @@ class DomainRun:
         clusters: Iterable[int],
         expired_before: int,
         purpose: Purpose = Purpose.DELIVERY,
-        chosen: str = "",
+        chosen: ChosenRecords = EVERY_RECORD,
+        order: str = "",
     ) -> None:
         """`expired_before`: messages with an earlier birth, in microseconds, have expired."""
         self.domain = domain
         self.cause = cause
         self.purpose = purpose
         self.chosen = chosen
+        self.order = order
         self.number = 0
         self.expired_before = expired_before
         self.touched = False
@@ -70,15 +93,20 @@ class DomainRun:
         self.number = self._clusters.popleft()
         return self.number
 
-    def load(self, records: Sequence[ClusterRecord]) -> None:
-        """Take the records of the cluster that are not done."""
+    def load(self, records: Sequence[ClusterRecord], held: frozenset[str] = frozenset()) -> None:
+        """Take the records of the cluster that are not done. `held`: the long ids of messages on hold; WHOLE for all.
+        """
         self.touched = not records
-        taken = [record for record in records if self._takes(record)]
-        if len(taken) < len(records):
-            self._note([record for record in records if not self._takes(record)])
-        if self.purpose is Purpose.EXPIRY and not taken:
+        wanted = [record for record in records if self._takes(record)]
+        if self.purpose is Purpose.EXPIRY and not wanted:
             self._clusters.clear()
-        self._records = deque(taken)
+        if self.purpose in (Purpose.DELIVERY, Purpose.EXPIRY) and held:
+            whole = WHOLE in held
+            wanted = [record for record in wanted if not whole and record.stored.long_id not in held]
+        if len(wanted) < len(records):
+            taken = {record.offset for record in wanted}
+            self._note([record for record in records if record.offset not in taken])
+        self._records = deque(wanted)
 
     def next_group(self) -> list[ClusterRecord]:
         """Return the next group, empty at the end of the cluster."""
@@ -95,7 +123,7 @@ class DomainRun:
     def _takes(self, record: ClusterRecord) -> bool:
         if self.purpose is Purpose.EXPIRY:
             return self.has_expired(record)
-        return not self.chosen or record.stored.long_id == self.chosen
+        return self.chosen.takes(record)
 
     def has_expired(self, record: ClusterRecord) -> bool:
         """Return whether a message has expired."""

@@ -2,6 +2,7 @@
 
     DOMAIN/N.cluster          records, one for each recipient; appended, at most CLUSTER_SIZE bytes and one append more
     DOMAIN/mess/N.I-BIRTH     a hard link of the message, which the records of cluster N need
+    DOMAIN/hold/, order/      what the administrator has ordered (queue_wire.files.stored_order)
 
 A link belongs to one cluster, so whether it is still needed is seen in that file alone. Nothing is counted in memory:
 for each domain it has the numbers of the clusters, and the length of the one that is appended to.
@@ -13,7 +14,7 @@ Order of durable steps. A crash between two of them leaves what stands behind th
     done        mark                                           - the mark may be lost: one repeat of one recipient
     removal     marks                                          - as above
                 links                                          - a cluster in which all is done
-                cluster                                        - the same
+                cluster                                        - the same, or directories that the next start removes
     compaction  marks; the new file; its new name; links       - the old cluster or the new one, both with their links
 
 A cluster that an earlier process wrote is never appended to, since its end may be torn. Whoever uses the store holds
@@ -23,6 +24,7 @@ sendmutex, and makes all calls in one thread; the names and numbers may be read 
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -45,7 +47,9 @@ from queue_wire.files.cluster import (
     pack_stored,
     unpack_cluster,
 )
+from queue_wire.files.stored_order import HOLD_DIRECTORY, ORDER_DIRECTORY, ORDER_MOST, StoredOrder, unpack_order
 
+NOTHING_HELD: frozenset[str] = frozenset()
 # The group of queue/ may read the messages, for queue-remote, and nothing else.
 DIRECTORY_MODE = 0o2750
 TOP = "ondemand"
@@ -67,9 +71,10 @@ class DomainFiles:
     """What is known of a domain: the numbers of its clusters, and the cluster that is appended to, 0 if there is none.
 
     `length` and `seed` are of that one. `size` is the sum of the bytes of its messages, None before it is needed.
+    `held` are the long ids of messages on hold, or WHOLE.
     """
 
-    __slots__ = ("appending", "clusters", "length", "seed", "size")
+    __slots__ = ("appending", "clusters", "held", "length", "seed", "size")
 
     def __init__(self, clusters: Iterable[int] = ()) -> None:
         self.clusters = sorted(clusters)
@@ -77,6 +82,7 @@ class DomainFiles:
         self.length = 0
         self.seed = 0
         self.size: int | None = None
+        self.held: frozenset[str] = NOTHING_HELD
 
 
 class _Append:
@@ -107,6 +113,8 @@ class DomainStore:
         self._top = f"{queue}/{TOP}"
         self._domains: dict[bytes, DomainFiles] = {}
         self.troubles: list[OSError] = []
+        # Domains that may have orders since the last process.
+        self.ordered: list[bytes] = []
         for name in self._list(self._top):
             if is_domain_name(name.encode("ascii", "replace")):
                 self._find_clusters(name)
@@ -121,13 +129,24 @@ class DomainStore:
             return []
 
     def _find_clusters(self, name: str) -> None:
+        troubles = len(self.troubles)
         names = self._list(f"{self._top}/{name}")
         for left in names:
             if left.endswith(NEW_SUFFIX):
                 # A compaction was interrupted before its rename. If this fails, the next one removes it.
                 with contextlib.suppress(OSError):
                     os.unlink(f"{self._top}/{name}/{left}")
-        self._domains[name.encode()] = DomainFiles(number for each in names if (number := cluster_number(each)))
+        domain = name.encode()
+        self._domains[domain] = DomainFiles(number for each in names if (number := cluster_number(each)))
+        if HOLD_DIRECTORY in names:
+            self._domains[domain].held = frozenset(self._list(f"{self._top}/{name}/{HOLD_DIRECTORY}"))
+        if ORDER_DIRECTORY in names:
+            self.ordered.append(domain)
+        left_over = {each for each in names if not each.endswith(NEW_SUFFIX)}
+        if len(self.troubles) == troubles and left_over <= {"mess", HOLD_DIRECTORY, ORDER_DIRECTORY}:
+            # The removal was interrupted after the last cluster had gone.
+            with contextlib.suppress(OSError):
+                self._remove_domain(domain)
 
     @property
     def domains(self) -> list[bytes]:
@@ -142,6 +161,38 @@ class DomainStore:
     def message_path(self, domain: bytes, cluster: int, stored: StoredRecipient) -> str:
         """Return the path of a stored message, relative to queue/."""
         return f"{TOP}/{domain.decode()}/mess/{link_name(cluster, stored.long_id)}"
+
+    # What the administrator has ordered.
+
+    def held(self, domain: bytes) -> frozenset[str]:
+        """Return the long ids of a domain's messages on hold, with WHOLE if all of it is, as they were read last."""
+        files = self._domains.get(domain)
+        return NOTHING_HELD if files is None else files.held
+
+    def read_holds(self, domain: bytes) -> None:
+        """Read the marks of a domain anew."""
+        files = self._domains.get(domain)
+        if files is not None:
+            files.held = frozenset(_names(f"{self._top}/{domain.decode()}/{HOLD_DIRECTORY}"))
+
+    def first_order(self, domain: bytes) -> tuple[str, StoredOrder] | None:
+        """Return the name of a domain's first order, and the order; None if there is none. Raises FormatError."""
+        directory = f"{self._top}/{domain.decode()}/{ORDER_DIRECTORY}"
+        for name in sorted(_names(directory)):
+            return name, unpack_order(read_file(f"{directory}/{name}", ORDER_MOST))
+        return None
+
+    def end_order(self, domain: bytes, name: str) -> None:
+        """Remove an order, durably; if nothing is stored for the domain, its directory too."""
+        commit = Commit()
+        try:
+            commit.unlink(f"{self._top}/{domain.decode()}/{ORDER_DIRECTORY}/{name}")
+        except FileNotFoundError:
+            return  # With the directory of the domain.
+        commit.sync()
+        files = self._domains.get(domain)
+        if files is not None and not files.clusters:
+            self._remove_domain(domain)
 
     # Appending.
 
@@ -225,7 +276,9 @@ class DomainStore:
             try:
                 os.mkdir(path)
             except FileExistsError:
-                continue
+                # It has another mode if the process that made it was killed before the next step.
+                if stat.S_IMODE(os.stat(path).st_mode) == DIRECTORY_MODE:
+                    continue
             os.chmod(path, DIRECTORY_MODE)
         number = files.clusters[-1] + 1 if files.clusters else 1
         path = self._path(domain, number)
@@ -290,6 +343,7 @@ class DomainStore:
         if not pending:
             if files.appending == number:
                 files.appending = 0
+            self._remove_marks(domain, {record.stored.long_id for record in cluster.records})
             self._remove_links(domain, number, cluster.records, commit)
             commit.sync()
             os.unlink(path)
@@ -301,6 +355,7 @@ class DomainStore:
             self._compact(domain, number, pending)
         needed = {record.stored.long_id for record in pending}
         done = [record for record in cluster.records if record.stored.long_id not in needed]
+        self._remove_marks(domain, {record.stored.long_id for record in done})
         self._remove_links(domain, number, done, commit)
 
     def _remove_links(self, domain: bytes, number: int, records: list[ClusterRecord], commit: Commit) -> None:
@@ -309,6 +364,14 @@ class DomainStore:
             there = commit.unlink(f"{self._top}/{domain.decode()}/mess/{link_name(number, long_id)}")
             if there and files.size is not None:
                 files.size -= size
+
+    def _remove_marks(self, domain: bytes, long_ids: set[str]) -> None:
+        """Remove the marks in hold/ of messages that are done. One that a crash brings back is of no message."""
+        files = self._domains[domain]
+        for long_id in long_ids & files.held:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self._top}/{domain.decode()}/{HOLD_DIRECTORY}/{long_id}")
+        files.held -= long_ids
 
     def _compact(self, domain: bytes, number: int, pending: list[ClusterRecord]) -> None:
         """Write the records that are not done to a new file of the same name."""
@@ -326,9 +389,15 @@ class DomainStore:
     def _remove_domain(self, domain: bytes) -> None:
         """Remove the directory of a domain that has no records, with links of messages that were not acknowledged."""
         directory = f"{self._top}/{domain.decode()}"
-        for name in os.listdir(f"{directory}/mess"):
-            os.unlink(f"{directory}/mess/{name}")
-        os.rmdir(f"{directory}/mess")
+        if _names(f"{directory}/{ORDER_DIRECTORY}"):
+            return  # The end of the order does it.
+        for below in ("mess", HOLD_DIRECTORY):
+            for name in _names(f"{directory}/{below}"):
+                os.unlink(f"{directory}/{below}/{name}")
+        # Without `mess` its removal was interrupted.
+        for below in ("mess", HOLD_DIRECTORY, ORDER_DIRECTORY):
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(f"{directory}/{below}")
         os.rmdir(directory)
         del self._domains[domain]
 
@@ -346,9 +415,16 @@ class DomainStore:
         return f"{self._top}/{domain.decode()}/{number}{SUFFIX}"
 
 
+def _names(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def _length(records: Iterable[ClusterRecord]) -> int:
     """Return the bytes of records, or little less."""
-    return sum(35 + len(record.stored.sender) + len(record.stored.recipient) for record in records)
+    return sum(43 + len(record.stored.sender) + len(record.stored.recipient) for record in records)
 
 
 def _write_at(handle: int, data: bytes, offset: int) -> None:

@@ -68,6 +68,11 @@ class DomainTimes:
         """Return whether a time is set."""
         return (domain, wake) in self._times
 
+    def probe_time(self, domain: bytes) -> float | None:
+        """Return when the next probe of a domain is, None if none is planned."""
+        when = self._times.get((domain, Wake.PROBE))
+        return None if when is None or when == float("inf") else when
+
     def forget(self, domain: bytes) -> None:
         """Forget the times of a domain that has no stored mail any more."""
         for wake in Wake:

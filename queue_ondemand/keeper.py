@@ -29,7 +29,7 @@ from queue_base.errors import complain, reason
 from queue_base.home import Home
 from queue_base.queue.hold_marks import birth_of
 from queue_base.queue.layout import Layout
-from queue_ondemand.domain_run import DomainRun, Purpose
+from queue_ondemand.domain_run import EVERY_RECORD, ChosenRecords, DomainRun, Purpose
 from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_ondemand.domain_times import DomainTimes, Wake
 from queue_ondemand.ondemand_files import PROGRAM, OnDemandFiles
@@ -46,14 +46,26 @@ from queue_wire.admin.ondemand_socket import (
     DELETE,
     EMPTY,
     ETRN,
+    HOLDS,
     LATER,
+    ORDERS,
     RUNNING,
     STARTED,
     UNKNOWN,
+    WHEN,
     RunAnswer,
     RunRequest,
 )
 from queue_wire.files.cluster import Cluster, ClusterRecord, StoredRecipient
+from queue_wire.files.envelope import pack_enqueue
+from queue_wire.files.stored_order import (
+    BOUNCE_STORED,
+    DELETE_STORED,
+    REQUEUE_STORED,
+    WHOLE,
+    StoredOrder,
+)
+from queue_wire.format_error import FormatError
 from queue_wire.pipes.job import Job, ReversedHost
 from queue_wire.pipes.report import (
     HOST_SCOPE,
@@ -78,6 +90,8 @@ EXPIRY_EVERY = 3600.0  # Seconds between two searches of a domain for expired ma
 EXPIRY_SPREAD = 600.0
 RETURNED = b"The administrator of this host has returned the message without another delivery. (#5.7.0)\n"
 DELETED = b"deleted by the administrator\n"
+ON_HOLD = b"The administrator has put the mail of the domain on hold.\n"
+PURPOSES = {DELETE_STORED: Purpose.DELETION, BOUNCE_STORED: Purpose.RETURN, REQUEUE_STORED: Purpose.REQUEUE}
 HOST_ASKS = b"Its host asks for it with ATRN.\n"
 TOO_OLD = b"It was stored for too long, and nobody has taken it. (#4.4.7)\n"
 
@@ -157,9 +171,13 @@ class Keeper:
         self.returns: list[ReturnProcess] = []
         self._returned: dict[ReturnProcess, tuple[DomainRun, list[ClusterRecord]]] = {}
         self.leaving = False
+        # Domains whose orders wait for the end of a run.
+        self._ordered: set[bytes] = set()
         now = time.monotonic()
         for domain in store.domains:
             self._expect(domain, now, spread=True)
+        for domain in store.ordered:
+            self._take_order(domain)
 
     @property
     def busy(self) -> bool:
@@ -175,7 +193,10 @@ class Keeper:
         domain = next(iter(domains)) if len(domains) == 1 else None
         if domain not in config.lines or not job.path.startswith(b"mess/"):
             domain = None
-        if domain is not None and config.line(domain).turns:
+        if domain is not None and WHOLE in self._store.held(domain):
+            verdicts = [(TEMPORARY, ON_HOLD)] * len(job.recipients)
+            self._store_deferred(_Storing(job, domain, verdicts, MESSAGE_SCOPE, tried=True))
+        elif domain is not None and config.line(domain).turns:
             # Whether it can be stored or not, no attempt is made.
             verdicts = [(TEMPORARY, HOST_ASKS)] * len(job.recipients)
             self._store_deferred(_Storing(job, domain, verdicts, MESSAGE_SCOPE, tried=True))
@@ -253,11 +274,10 @@ class Keeper:
         message = int(path.rpartition("/")[2])
         birth = birth_of(self._layout, message)
         size = os.stat(f"{self._layout.queue}/{path}").st_size
-        recipients = [
-            StoredRecipient(message, max(0, birth or 0), size, item.job.sender, item.job.recipients[place])
-            for place in item.deferred
-        ]
-        return StoreRequest(item.domain, path, recipients, self._files.current.line(item.domain).size)
+        sender, now = item.job.sender, int(time.time())
+        recipients = [item.job.recipients[place] for place in item.deferred]
+        stored = [StoredRecipient(message, max(0, birth or 0), size, sender, each, now) for each in recipients]
+        return StoreRequest(item.domain, path, stored, self._files.current.line(item.domain).size)
 
     def _end_storing(self, group: list[_Storing], result: Result) -> None:
         self._is_storing = False
@@ -332,6 +352,8 @@ class Keeper:
             wanted += [each for each in {*stored, *config.lines} if each.endswith(b"." + domain)]
         if request.command in (DELETE, BOUNCE):
             return self._order(request, domain)
+        if request.command in (HOLDS, ORDERS, WHEN):
+            return self._tell(request.command, domain, now)
         limited = request.command == ETRN
         if limited and not self._limits.allows_client(request.client, config.interval, now):
             return RunAnswer(LATER, b"asked too often")
@@ -348,14 +370,15 @@ class Keeper:
         now = time.monotonic()
         config = self._files.look(now)
         domains = list(dict.fromkeys(request.name.lower().split(b",")))
-        stored = [domain for domain in domains if self._store.clusters(domain)]
+        kept = [domain for domain in domains if self._store.clusters(domain)]
+        stored = [domain for domain in kept if WHOLE not in self._store.held(domain)]
         answer = RunAnswer(STARTED)
         if not all(domain in config.lines and config.line(domain).turns for domain in domains):
             answer = RunAnswer(UNKNOWN, b"not an on-demand domain with atrn")
         elif any(domain in self._reversals or self._delivers(domain) for domain in domains):
             answer = RunAnswer(RUNNING)
         elif not stored:
-            answer = RunAnswer(EMPTY)
+            answer = RunAnswer(LATER if kept else EMPTY, ON_HOLD if kept else b"")
         elif self.leaving or any(domain in self._runs for domain in stored):
             answer = RunAnswer(LATER)  # It is looked through for something else, which is over soon.
         elif len(set(self._reversals.values())) >= REVERSALS_MOST:
@@ -376,12 +399,60 @@ class Keeper:
         if domain in self._runs or domain in self._reversals:
             return RunAnswer(RUNNING, b"a delivery is under way; try again when it is over")
         purpose = Purpose.DELETION if request.command == DELETE else Purpose.RETURN
-        self._start_run(domain, request.command, purpose, request.client.decode("ascii", "replace"))
+        ids = frozenset([request.client.decode("ascii", "replace")] if request.client else [])
+        self._start_run(domain, request.command, purpose, ChosenRecords(ids))
         return RunAnswer(STARTED)
 
     def _delivers(self, domain: bytes) -> bool:
         """Return whether a run of a domain delivers its mail, or waits for that."""
         return domain in self._runs and self._runs[domain].purpose is Purpose.DELIVERY
+
+    def _tell(self, command: bytes, domain: bytes, now: float) -> RunAnswer:
+        """Read the marks or the orders of a domain anew, or say what it waits for."""
+        if command == HOLDS:
+            self._disk.submit(partial(self._store.read_holds, domain), partial(self._have_read, domain), syncs=False)
+        elif command == ORDERS:
+            self._take_order(domain)
+        if domain in self._runs:
+            return RunAnswer(RUNNING)
+        if not self._store.clusters(domain):
+            return RunAnswer(EMPTY)
+        when = self.times.probe_time(domain)
+        return RunAnswer(LATER, b"" if when is None else b"%d" % max(0, when - now))
+
+    def _have_read(self, domain: bytes, result: Result) -> None:
+        if result is not None:
+            complain(PROGRAM, f"warning: unable to read what is on hold of {_shown(domain)}: {reason(result)}")
+
+    def _take_order(self, domain: bytes) -> None:
+        """Begin to carry out the first order about a domain; if there is a run of it, when that is over."""
+        if domain in self._runs or domain in self._reversals:
+            self._ordered.add(domain)
+            return
+        found: list[tuple[str, StoredOrder]] = []
+        faults: list[FormatError] = []
+
+        def read() -> None:
+            try:
+                order = self._store.first_order(domain)
+            except FormatError as error:
+                faults.append(error)
+                return
+            if order is not None:
+                found.append(order)
+
+        def have_read(result: Result) -> None:
+            if result is not None or faults:
+                why = faults[0] if faults else reason(result) if result else ""
+                complain(PROGRAM, f"alert: unable to read an order about {_shown(domain)}: {why}; remove it")
+            elif found and (domain in self._runs or domain in self._reversals):
+                self._ordered.add(domain)
+            elif found:
+                name, order = found[0]
+                purpose, chosen = PURPOSES[order.command], ChosenRecords(order.ids, order.recipient)
+                self._start_run(domain, order.command, purpose, chosen, name)
+
+        self._disk.submit(read, have_read, syncs=False)
 
     def _begin(self, domain: bytes, cause: bytes, interval: float, now: float) -> bytes:
         """Start a run that somebody wants; return the word of the answer."""
@@ -391,6 +462,8 @@ class Keeper:
             return EMPTY
         if interval and not self._limits.allows_domain(domain, interval, now):
             return LATER
+        if WHOLE in self._store.held(domain):
+            return LATER
         if domain in self._runs:
             return LATER  # It is looked through for something else, which is over soon.
         self._start_run(domain, cause)
@@ -399,16 +472,26 @@ class Keeper:
     # Runs.
 
     def _start_run(
-        self, domain: bytes, cause: bytes, purpose: Purpose = Purpose.DELIVERY, chosen: str = ""
+        self,
+        domain: bytes,
+        cause: bytes,
+        purpose: Purpose = Purpose.DELIVERY,
+        chosen: ChosenRecords = EVERY_RECORD,
+        order: str = "",
     ) -> None:
         if domain in self._runs or domain in self._reversals or self.leaving:
             return
-        self._waiting.append(self._make_run(domain, cause, purpose, chosen))
+        if purpose is Purpose.DELIVERY and WHOLE in self._store.held(domain):
+            return
+        self._waiting.append(self._make_run(domain, cause, purpose, chosen, order))
         self._start_waiting()
 
-    def _make_run(self, domain: bytes, cause: bytes, purpose: Purpose, chosen: str = "") -> DomainRun:
+    def _make_run(
+        self, domain: bytes, cause: bytes, purpose: Purpose, chosen: ChosenRecords = EVERY_RECORD, order: str = ""
+    ) -> DomainRun:
         before = int((time.time() - self._files.current.line(domain).expire) * 1_000_000)
-        run = self._runs[domain] = DomainRun(domain, cause, self._store.clusters(domain), before, purpose, chosen)
+        clusters = self._store.clusters(domain)
+        run = self._runs[domain] = DomainRun(domain, cause, clusters, before, purpose, chosen, order)
         return run
 
     def _start_waiting(self) -> None:
@@ -437,6 +520,9 @@ class Keeper:
         for domain in reversal.domains:
             del self._reversals[domain]
             self._expect(domain, now)
+            if domain in self._ordered:
+                self._ordered.discard(domain)
+                self._take_order(domain)
         reversal.ended(RunAnswer(CLEAN if clean and not reversal.broken else BROKEN))
 
     def _advance(self, run: DomainRun) -> None:
@@ -458,6 +544,8 @@ class Keeper:
                 self._log_result(run, record, PERMANENT, DELETED)
             run.failed += len(group)
             self._mark(run, group, partial(self._advance, run))
+        elif run.purpose is Purpose.REQUEUE:
+            self._requeue(run, group)
         else:
             first = group[0].stored
             path = self._store.message_path(run.domain, run.number, first).encode()
@@ -480,7 +568,7 @@ class Keeper:
                 self._complain(run, f"unable to read cluster {number}", result)
                 self._next_cluster(run)
             elif found:
-                run.load(found[0].pending)
+                run.load(found[0].pending, self._store.held(run.domain))
                 self._advance(run)
             else:
                 self._next_cluster(run)
@@ -543,8 +631,28 @@ class Keeper:
 
         self._disk.submit(partial(self._store.mark, run.domain, run.number, offsets), marked, syncs=False)
 
+    def _end_order(self, run: DomainRun) -> None:
+        """Remove the order that a run has carried out. If something of it is left, the next process tries again."""
+        if run.deferred or self.leaving:
+            return
+
+        def removed(result: Result) -> None:
+            if result is not None:
+                complain(PROGRAM, f"warning: unable to remove an order about {_shown(run.domain)}: {reason(result)}")
+            else:
+                self._take_order(run.domain)
+
+        self._disk.submit(partial(self._store.end_order, run.domain, run.order), removed)
+
     def _end_run(self, run: DomainRun) -> None:
         del self._runs[run.domain]
+        reversal = self._reversals.get(run.domain)
+        if run.order:
+            self._end_order(run)
+        elif run.domain in self._ordered and reversal is None:
+            self._take_order(run.domain)
+        if reversal is None:
+            self._ordered.discard(run.domain)
         now = time.monotonic()
         if run.purpose is Purpose.DELIVERY or run.failed:
             self._put(pack_log_line(logline.run_ended(run.domain, run.delivered, run.failed, run.deferred)))
@@ -556,7 +664,6 @@ class Keeper:
                 left = run.oldest / 1_000_000 + line.expire - time.time()
                 self.times.set(run.domain, Wake.EXPIRY, now + max(min(EXPIRY_EVERY, line.expire), left + 1.0))
             self._expect(run.domain, now)
-        reversal = self._reversals.get(run.domain)
         if reversal is not None:
             self._next_reversed(reversal)
         self._start_waiting()
@@ -588,15 +695,52 @@ class Keeper:
 
         self._disk.submit(lambda: header.append(read_header(path)), have_read, syncs=False)
 
+    def _requeue(self, run: DomainRun, records: list[ClusterRecord]) -> None:
+        """Have queue-enqueue queue a message for some of its recipients; the run goes on when it is in the queue."""
+        path = f"{self._layout.queue}/{self._store.message_path(run.domain, run.number, records[0].stored)}"
+        opened: list[int] = []
+
+        def have_opened(result: Result) -> None:
+            error = result
+            if error is None:
+                # The administrator wants an attempt, even if the last one has failed.
+                self.times.reached(run.domain)
+                recipients = [record.stored.recipient for record in records]
+                try:
+                    envelope = pack_enqueue(records[0].stored.sender, recipients)
+                    process = ReturnProcess(self._home, None, (opened[0], envelope))
+                except OSError as trouble:
+                    error = trouble
+            if error is not None:
+                self._complain(run, "trouble requeueing mail", error)
+                run.keep(records)
+                self._advance(run)
+                return
+            self.returns.append(process)
+            self._returned[process] = run, records
+
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        self._disk.submit(lambda: opened.append(os.open(path, flags)), have_opened, syncs=False)
+
     def reap(self, process: ReturnProcess, code: int) -> None:
         """Take the exit code of a process of `returns`."""
         self.returns.remove(process)
         run, records = self._returned.pop(process)
         if code:
             why = f"queue-enqueue exited {code}; will try again later"
-            complain(PROGRAM, f"warning: trouble injecting a bounce for {_shown(run.domain)}: {why}")
+            what = "requeueing mail" if process.group is None else "injecting a bounce"
+            complain(PROGRAM, f"warning: trouble {what} for {_shown(run.domain)}: {why}")
             run.keep(records)
             self._advance(run)
+            return
+        if process.group is None:
+            # The new message is durable. If the mark is lost in a crash, they are requeued once more.
+            for record in records:
+                line = logline.on_demand_requeue(
+                    run.domain, record.stored.long_id, process.pid, record.stored.recipient
+                )
+                self._put(pack_log_line(line))
+            self._mark(run, records, partial(self._advance, run))
             return
         line = logline.on_demand_bounce(run.domain, records[0].stored.long_id, process.pid)
         self._put(pack_log_line(line))

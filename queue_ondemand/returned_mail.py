@@ -1,5 +1,7 @@
 """Returns stored mail that has failed: composes bounces (RFC 3464), and has queue-enqueue queue them.
 
+queue-enqueue also takes what is requeued: the message itself, for the recipients that go back into the queue.
+
 A bounce goes to the sender; that of a bounce goes to doublebounceto, from `#@[]`; one of that is discarded, as
 queue-send does. Its recipients are marked done once queue-enqueue has exited 0; a crash between the two sends the
 bounce once more.
@@ -76,16 +78,22 @@ def compose_return(group: FailedGroup, config: OnDemandConfig, now: int) -> tupl
 
 
 class ReturnProcess:
-    """A queue-enqueue that runs; `group` is what its bounce is about. `pidfd` is None if the system gave none."""
+    """A queue-enqueue that runs; `group` is what its bounce is about, None if it has the message itself.
+
+    `pidfd` is None if the system gave none.
+    """
 
     __slots__ = ("group", "pid", "pidfd")
 
-    def __init__(self, home: Home, group: FailedGroup, mail: tuple[bytes, bytes]) -> None:
-        """Start it. Raises OSError."""
+    def __init__(self, home: Home, group: FailedGroup | None, mail: tuple[bytes | int, bytes]) -> None:
+        """Start it with a message and its envelope. A message that is a descriptor is closed. Raises OSError."""
         self.group = group
         files: list[int] = []
         try:
             for data in mail:
+                if isinstance(data, int):
+                    files.append(data)
+                    continue
                 files.append(os.memfd_create("mail"))
                 write_all(files[-1], data)
                 os.lseek(files[-1], 0, os.SEEK_SET)

@@ -124,8 +124,8 @@ class QueueSend:
         # Messages carries out the events of a turn before the orders of the administrator. Announced is last, because
         # what queue-todo is told depends on what was done.
         self._parts: list[Part] = [
-            todo, pickup, *([intake] if intake else []), backlog, disk, retry, delays, *channels, bouncer,
-            bounce_orders, cleaner, messages,
+            todo, pickup, *([intake] if intake else []), backlog, disk, retry, announced.disk, delays, *channels,
+            bouncer, bounce_orders, cleaner, messages,
             rereads, admin, watchdog, readiness, *running, announced,
         ]  # fmt: skip
         # Marks before removals, which clear them.

@@ -1,4 +1,4 @@
-"""A message while the server receives it, by DATA or by BDAT: its text for the queue, and what is wrong with it.
+"""A message while the server receives it (DATA, BDAT, QMTP): its text for the queue, and what is wrong with it.
 
 The queue has LF line ends. Text is passed on as it comes, so memory does not depend on the size of a message. Once
 something is wrong no more text comes, but all of the message is read, since its end is the only place for a reply.
@@ -94,12 +94,23 @@ class IncomingMessage:
             data, self._held = data[:-1], b"\r"
         return self._take(data)
 
+    def feed_lines(self, text: bytes) -> bytes:
+        """Take text with LF line ends, as QMTP has it; return text."""
+        line_ends = text.count(b"\n")
+        self.size += len(text) + line_ends
+        if b"\r" in text:
+            self._bare = True
+        return self._check(text, line_ends)
+
     def _take(self, wire: bytes) -> bytes:
         self.size += len(wire)
         text = wire.replace(b"\r\n", b"\n")
         line_ends = text.count(b"\n")
         if len(wire) - len(text) != line_ends or b"\r" in text:
             self._bare = True
+        return self._check(text, line_ends)
+
+    def _check(self, text: bytes, line_ends: int) -> bytes:
         self._measure(text, line_ends)
         if not self._header.over:
             self._header.feed(text)

@@ -143,6 +143,15 @@ def unpack_path(text: bytes) -> tuple[bytes, bytes]:
     return address, rest
 
 
+def is_mailbox(address: bytes) -> bool:
+    """Return whether an unquoted address, as other protocols have it, is one that a path may have."""
+    local, at, domain = address.rpartition(b"@") if b"@" in address else (address, b"", b"")
+    try:
+        return unpack_path(b"<%s%s%s>" % (_pack_local(local), at, domain)) == (address, b"")
+    except FormatError:
+        return False
+
+
 def _may_be_host(domain: bytes) -> bool:
     """Return whether the DNS could know a domain (RFC 1035 section 2.3.4), or whether a literal is an IP address.
 

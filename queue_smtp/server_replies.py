@@ -117,6 +117,9 @@ TURN_NONE = ServerReply(453, b"4.2.0", b"You have no mail")
 XCLIENT_REFUSED = ServerReply(550, b"5.7.0", b"Not authorized to use XCLIENT")
 XCLIENT_SYNTAX = ServerReply(501, b"5.5.4", b"Bad XCLIENT attribute")
 
+# QMTP has no reply to a package that cannot be read; the log shows it.
+PACKAGE_SYNTAX = ServerReply(521, b"5.5.2", b"Not a package of QMTP")
+
 # The PROXY protocol has no replies; the log shows these.
 PROXY_REFUSED = ServerReply(521, b"5.7.0", b"Host is not in control/proxyclients")
 PROXY_SYNTAX = ServerReply(521, b"5.5.2", b"Not a PROXY header")

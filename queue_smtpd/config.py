@@ -158,7 +158,7 @@ def session_setup(
     `tls`: there is a certificate. `offer` is for AUTH.
     """
     size = config.databytes if databytes is None else databytes
-    implicit = listener.role in IMPLICIT_TLS
+    implicit, qmtp = listener.role in IMPLICIT_TLS, listener.role is Role.QMTP
     turns = listener.role in ON_DEMAND
     settings = ServerSettings(
         config.me,
@@ -175,6 +175,7 @@ def session_setup(
     dnslists, greylist = bool(config.dnslists), config.greylist is not None
     filters = config.filters.of(listener.role)
     return SessionSetup(
-        *(config.me, settings, policy, suffix, filters, dnslists, greylist, config.xclients, listener.priority),
-        *(config.authserv, config.customers if turns else NOBODY),
+        *(config.me, settings, policy, suffix, filters, dnslists, greylist),
+        *(() if qmtp else config.xclients, listener.priority, config.authserv, qmtp),
+        config.customers if turns else NOBODY,
     )

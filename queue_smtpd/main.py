@@ -60,7 +60,7 @@ from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.tls.certificate_keeper import start_keeper
-from queue_wire.control.listeners import IMPLICIT_TLS, Listener, unpack_listener
+from queue_wire.control.listeners import IMPLICIT_TLS, Listener, Role, unpack_listener
 from queue_wire.control.milters import FilterSetup
 from queue_wire.control.networks import Network
 from queue_wire.control.strangers.smtpdlimits import ClientLimit
@@ -70,7 +70,7 @@ from queue_wire.logline import alert
 USAGE = "usage: queue-smtpd [--home HOME] [ROLE [OPTION...]]"
 HELP = f"""{USAGE}
 Serves SMTP and hands messages to queue-intake: as a daemon, where control/smtpd says; or, as under tcpserver, on the
-connection on descriptor 0, whose ROLE is mx (the default), submission or submissions.
+connection on descriptor 0, whose ROLE is mx (the default), submission, submissions or qmtp.
 OPTION is bare, which accepts bare CR and LF, noauth, or proxy, which expects a PROXY header.
   --local    the client is a program of the user who runs this (sendmail -bs)
 Exit code 0: the connection has ended, or TERM came; 100: wrong usage; 111: trouble that may pass.
@@ -340,8 +340,8 @@ def main(argv: list[str]) -> int:
         run_connection(home, listener, connection, log, local)
     except Failure as error:
         log.complain(f"fatal: {error}")
-        if connection is None or listener.role in IMPLICIT_TLS:
-            # Nothing can be said before TLS.
+        if connection is None or listener.role in (*IMPLICIT_TLS, Role.QMTP):
+            # Nothing can be said before TLS, nor in QMTP before a package.
             return error.exit_code
         try:
             os.write(0, pack_reply(replies.RULES_UNDECIDED._replace(code=421)))

@@ -1,4 +1,4 @@
-"""A client's connection on the event loop: reads and writes for its session, and hands its messages to queue-intake.
+"""A client's connection on the event loop (SMTP, QMTP): reads and writes for its session, and hands its messages on.
 
 Bytes of a client are taken a slice at a time, so that no client has the loop for long. Nothing is read while the
 session waits for an answer, queue-intake does not take the message as fast, or the client does not read its replies.
@@ -397,7 +397,7 @@ class SmtpConnection:
     def _take_slice(self) -> None:
         """Take some of what was read; the rest in a later turn of the loop."""
         self._scheduled = False
-        if not self._unread or not self._may_take():
+        if not (self._unread or self._session.paused) or not self._may_take():
             self._regulate()
             return
         most = MESSAGE_SLICE if self._session.in_message else COMMANDS_SLICE
@@ -519,6 +519,9 @@ class SmtpConnection:
             if links.link(now) is None:
                 return self._session.begin_message(replies.QUEUE_UNAVAILABLE, int(time.time()), now)
             if self._filter is not None:
+                if self._session.envelope_last:
+                    self._filter.begin_message()
+                    return self._session.begin_message(None, int(time.time()), now)
                 self._start_filter(self._ask_filter(self._filter, action))
                 return []
             self._transfer = MessageTransfer(links, self._decided, self._regulate, self._session.priority)
@@ -598,7 +601,10 @@ class SmtpConnection:
 
     async def _filter_message(self, session_filter: SessionFilter, finished: MessageFinished) -> None:
         """Ask the filters what becomes of a message, and hand it over as they have changed it."""
-        verdict = await session_filter.ask_message(finished.sender, finished.recipients)
+        if self._session.envelope_last and (reply := await session_filter.ask_data()) is not None:
+            verdict = FilterVerdict(finished.sender, finished.recipients, reply)
+        else:
+            verdict = await session_filter.ask_message(finished.sender, finished.recipients)
         now = time.monotonic()
         if verdict.reply is not None or verdict.discards:
             self._filtering = None
@@ -634,8 +640,7 @@ class SmtpConnection:
         if self._session.priority:
             environment[b"QUEUE_PRIORITY"] = self._session.priority.encode("ascii")
         answer, why = await self._open.programs.run(session_filter.program, environment, message)
-        if why:
-            session_filter.note_program(why)
+        session_filter.note_program(why)
         self._filtering = None
         session_filter.drop_message()
         self._decided(answer)
@@ -870,10 +875,11 @@ class SmtpConnection:
         if transport is None or transport.is_closing():
             return
         may_take = self._may_take()
-        if self._unread and may_take and not self._scheduled:
+        if (self._unread or self._session.paused) and may_take and not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._take_slice)
-        if self._eof and not self._unread and not self._session.over and not self._session.asks:
+        asks = self._session.asks or self._session.paused
+        if self._eof and not self._unread and not self._session.over and not asks:
             self._end_gone(time.monotonic())
             return
         # Once the session is over, what comes is thrown away.

@@ -27,12 +27,13 @@ class Announcement(NamedTuple):
 
 
 class Announcements:
-    """The announced messages by number."""
+    """The announced messages by number. Several workers, `share` of them, have an equal part of the limits each."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: int = 1) -> None:
         self._messages: dict[int, Announcement] = {}
         self._again: set[int] = set()
-        self._room = BYTES_MOST
+        self._share = share
+        self._room = BYTES_MOST // share
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -40,7 +41,7 @@ class Announcements:
     @property
     def full(self) -> bool:
         """Whether no more messages may be announced."""
-        return self._room <= 0 or len(self._messages) >= ANNOUNCED_MOST
+        return self._room <= 0 or len(self._messages) * self._share >= ANNOUNCED_MOST
 
     def add(self, message: int, announcement: Announcement) -> None:
         """Add a message that is announced now."""

@@ -1,10 +1,12 @@
-"""queue-todo: the classifier. `queue-todo [--home HOME]`, started by queue-start.
+"""queue-todo: the classifier. `queue-todo [--home HOME] [--workers N]`, started by queue-start.
 
 fd 0 takes one-byte commands from queue-send (H reread the control files, X exit; end of file is X), fd 1 gives notices
 and log lines (queue_wire.pipes.notice). New messages are found by inotify, lock/trigger and scans (`Pending`). They are
 classified in groups that share three commits (`Pipeline`, `TodoGroup`), by a thread that may wait for the disk. If the
 control files or queue/holds cannot be read at start, nothing is classified until they can be: a message is never
 classified by default rules, nor past a standing hold.
+
+With --workers N, N processes classify and this one is their parent (todo_workers.py); by default there is one process.
 
 queue-send may have new messages announced instead of classified: they stay in todo/ (announcements.py).
 
@@ -21,9 +23,10 @@ import time
 from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.daemon.signals import ignore
 from queue_base.daemon.watch import Watch
-from queue_base.errors import Failure, complain, reason
-from queue_base.home import Home, take_daemon_home
+from queue_base.errors import Failure, Usage, complain, reason
+from queue_base.home import Home, take_help, take_home, take_queue
 from queue_base.queue.class_trees import order_classes
+from queue_base.queue.hold_marks import remove_lost_marks
 from queue_base.queue.layout import Layout, open_layout
 from queue_base.queue.trigger import Trigger
 from queue_todo.backpressure import Backpressure, Space
@@ -32,6 +35,8 @@ from queue_todo.hold_watch import StandingHolds
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
 from queue_todo.pipeline import UNWRITTEN_MOST, Pipeline
+from queue_todo.todo_worker import FINISHING
+from queue_todo.todo_workers import END_SECONDS, WORKERS_MOST, WorkerPipes, Workers, start_workers
 from queue_wire.admin.settings import pack_in_force
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError
@@ -54,12 +59,12 @@ from queue_wire.pipes.notice import (
 )
 
 PROGRAM = "queue-todo"
-USAGE = "usage: queue-todo [--home HOME] [--queue NAME]"
+USAGE = "usage: queue-todo [--home HOME] [--queue NAME] [--workers N]"
 HELP = f"""{USAGE}
 The classifier: splits each new envelope into local and remote recipients. It is started by queue-start.
+--workers is the number of processes that classify (control/todoworkers), 1 by default.
 """
 RULES_RETRY = 60.0  # Seconds between attempts to read control files or holds that could not be read at start.
-FINISHING = 10.0  # Seconds after X to finish groups that are in the log; a disk that hangs must not prevent the exit.
 # Seconds after names were taken until others are: their messages are announced together, which costs all peers less.
 # Until then they wake nobody. A message that comes alone does not wait.
 GATHER = 0.005
@@ -69,12 +74,13 @@ BLIND_SCAN = 5.0  # Seconds between scans without inotify and without a trigger.
 class Classifier:
     """The parts of the loop: commands, watch, trigger, notices, and the work itself."""
 
-    def __init__(self, home: Home, layout: Layout) -> None:
+    def __init__(self, home: Home, layout: Layout, workers: list[WorkerPipes] | None = None) -> None:
+        """`workers` classify, if there are any."""
         self._home = home
         self._layout = layout
         self._notices = NoticePipe(1)
         self._commands = CommandReader()
-        self._pending = Pending(layout)
+        self._pending = Pending(layout, shares=len(workers) if workers else 1)
         # Watch first, then scan: a message that arrives in between is seen twice, and not missed.
         self._watch = Watch(layout.todo_directories(""))
         self._lower: dict[str, Watch] = {}  # The watches of the trees of the lower classes.
@@ -86,7 +92,14 @@ class Classifier:
         self._files = RuleFiles(home)
         self._next_rules = 0.0
         self._holds = StandingHolds(layout.queue)
-        self._pipeline = Pipeline(layout, self._pending, self._notices, self._holds)
+        self._remove_lost_marks()
+        self._pipeline: Pipeline | Workers = (
+            Workers(layout, self._pending, self._notices, workers)
+            if workers
+            else Pipeline(layout, self._pending, self._notices, self._holds)
+        )
+        # Workers have FINISHING seconds since they got the X.
+        self._finishing = FINISHING + END_SECONDS if workers else FINISHING
         self._end: float | None = None  # The latest time to exit, after X.
         self._backpressure = Backpressure(home)
         self._space = Space(home)
@@ -173,8 +186,7 @@ class Classifier:
         """Whether X was received, no group in the log is unfinished, and queue-send has no announced message."""
         if self._end is None:
             return False
-        unfinished = self._pipeline.has_unfinished or len(self._pipeline.announced)
-        return not unfinished or time.monotonic() >= self._end
+        return not self._pipeline.has_unfinished or time.monotonic() >= self._end
 
     def finish(self) -> None:
         """Write all notices, however long that takes. Raises PeerLost."""
@@ -187,6 +199,17 @@ class Classifier:
         self._backpressure.end()
         for line in self._backpressure.take_lines():
             self._notices.log(line)
+
+    def _remove_lost_marks(self) -> None:
+        """Remove the marks in hold/ of numbers without a message: they would hold the next one of the number.
+
+        A kill leaves one, after a standing hold has made it, if the message is then removed by hand.
+        """
+        try:
+            remove_lost_marks(self._layout)
+        except OSError as error:
+            place = error.filename or self._layout.queue
+            self._notices.warn(f"unable to look for marks without a message: {place}: {reason(error)}")
 
     def _obey(self) -> None:
         try:
@@ -201,13 +224,13 @@ class Classifier:
                 self._pipeline.gone(command.message)
             elif isinstance(command, Resubmission):
                 self._next_rules = 0.0
-                self._pending.resubmit(command.message, time.monotonic())
+                self._pipeline.resubmit(command.message, time.monotonic())
             elif command == REREAD:
                 self._reread(time.monotonic(), asked=True)
                 # A corrupt message may have been released, which nothing else reports.
                 self._pending.scan_soon()
             elif command == EXIT:
-                self._end = self._end or time.monotonic() + FINISHING
+                self._end = self._end or time.monotonic() + self._finishing
                 self._pipeline.begin_exit()
             elif command == WRITTEN:
                 self._pipeline.written()
@@ -331,15 +354,27 @@ def loop(classifier: Classifier) -> None:
     classifier.finish()
 
 
+def take_workers(words: list[str]) -> int:
+    """Return how many processes classify, by the words of the command line after --home. Raises Usage."""
+    if not words:
+        return 1
+    if len(words) != 2 or words[0] != "--workers" or words[1] not in map(str, range(1, WORKERS_MOST + 1)):
+        raise Usage(f"{USAGE}; it is started by queue-start")
+    return int(words[1])
+
+
 def main(argv: list[str]) -> int:
     """Run the daemon; return 0 after X or the end of fd 0, else an exit code of queue_base.errors."""
     try:
-        home = take_daemon_home(argv, USAGE, HELP)
-        if home is None:
+        home, words = take_queue(*take_home(argv[1:]))
+        if take_help(words, HELP):
             return 0
+        count = take_workers(words)
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         os.umask(0o027)
-        loop(Classifier(home, open_layout(home.queue)))
+        layout = open_layout(home.queue)
+        workers = start_workers(layout, count) if count > 1 else None
+        loop(Classifier(home, layout, workers))
     except PeerLost:
         return 0
     except Failure as error:

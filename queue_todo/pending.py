@@ -31,6 +31,7 @@ SORTED_MOST = 20_000  # The most ids that are sorted.
 SCANNED = b"SCANNED"  # The domain of ids that a scan has found. Those of recipients are in lower case.
 LOWER_MOST = 20_000  # The most ids of a lower class that are known.
 LOWER_SLICE = 1000  # Names that the disk thread reads at a time.
+FOUND = -1.0  # In the place of a time: another process has found the message by a scan.
 FLOOR = 9  # After so many of higher classes, one of a lower class is taken.
 SLICE = 1000  # The most names that one turn of the loop reads from todo/, and the most deferred ones that it adds.
 
@@ -42,8 +43,14 @@ class Pending:
     that, so that a message is never processed twice at the same time.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, *, scans: bool = True, shares: int = 1) -> None:
+        """Without `scans` no directory is read: all ids come by `add` and `add_scanned`.
+
+        With several workers, `shares` of them, a scan finds ids of all of them in turn.
+        """
         self._layout = layout
+        self._shares = shares
+        self._reads = scans
         self._waiting: dict[int, float] = {}  # When each was first seen.
         self._order: deque[int] = deque()  # The waiting ids that are not sorted, in order.
         self._turns: OrderedDict[bytes, deque[int]] = OrderedDict()  # The others by domain, the next domain first.
@@ -61,7 +68,7 @@ class Pending:
         self._scan: _TodoScan | None = None
         self._again = False
         self.scan_began = False  # A scan of all of todo/ has begun since the caller set it to False.
-        self._next_scan = 0.0
+        self._next_scan = 0.0 if scans else float("inf")
         self._unread: list[str] = []  # Directories that could not be read, tried again before the next scan.
         self._next_unread = 0.0
         self._said: tuple[str, float] = ("", 0.0)
@@ -74,10 +81,20 @@ class Pending:
         """When the oldest message was first seen (monotonic seconds), None if none waits."""
         return next(iter(self._waiting.values()), None)
 
+    @property
+    def lower_waiting(self) -> int:
+        """How many known messages of the lower classes wait."""
+        return sum(map(len, self._lower))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The lower classes, the highest first."""
+        return tuple(lower.name for lower in self._lower)
+
     def set_classes(self, layout: Layout, names: Sequence[str]) -> None:
         """Set the lower classes, the highest first. A new one is read."""
         known = {lower.name: lower for lower in self._lower}
-        self._lower = [known.get(name) or LowerClass(layout, name) for name in names]
+        self._lower = [known.get(name) or LowerClass(layout, name, unread=self._reads) for name in names]
 
     def read_lower_soon(self) -> None:
         """Read the trees of the lower classes anew, as soon as few of their messages are known."""
@@ -92,6 +109,18 @@ class Pending:
                 self._in_hand[message] = True
             else:
                 self._wait(message, now, priority)
+
+    def add_scanned(self, messages: Iterable[int], priority: str = "") -> None:
+        """Add ids of a class that another process has found by a scan, unless they are known."""
+        self._scans.add(FOUND)
+        new = [message for message in messages if message not in self._later_due and message not in self._in_hand]
+        for message in new:
+            if not priority and message not in self._waiting:
+                self._waiting[message] = FOUND
+                self._order.append(message)
+            for lower in self._lower:
+                if lower.name == priority and message not in lower.named:
+                    lower.old[message] = None
 
     def add_again(self, messages: Iterable[int], now: float) -> None:
         """Add ids whose class is not known."""
@@ -108,7 +137,7 @@ class Pending:
     def _wait_lower(self, message: int, priority: str) -> None:
         for lower in self._lower:
             if lower.name == priority and message not in lower.old:
-                if len(lower.named) < LOWER_MOST:
+                if len(lower.named) < LOWER_MOST or not self._reads:
                     lower.named[message] = None
                 else:
                     lower.unread = True  # It is read when its turn comes.
@@ -299,7 +328,7 @@ class Pending:
 
     def scan_soon(self) -> None:
         """Scan todo/ as soon as the current scan, if any, is done."""
-        self._again = True
+        self._again = self._reads
 
     def run(self, now: float) -> str | None:
         """Do one slice: add deferred ids that are due, read names of todo/; return a warning or None."""
@@ -319,7 +348,7 @@ class Pending:
                 self._scans.add(now)
                 self.scan_began = True
                 first = self._layout.todo_directories("")
-                self._scan = _TodoScan(first, now, self._layout.directories("corrupt"))
+                self._scan = _TodoScan(first, now, self._layout.directories("corrupt"), self._shares)
             elif self._unread and now >= self._next_unread:
                 self._scans.add(now)
                 self._scan = _TodoScan(self._unread, now)
@@ -391,11 +420,11 @@ class LowerClass:
     higher classes were taken while these waited.
     """
 
-    def __init__(self, layout: Layout, name: str) -> None:
+    def __init__(self, layout: Layout, name: str, *, unread: bool = True) -> None:
         self.name = name
         self.old: OrderedDict[int, None] = OrderedDict()
         self.named: OrderedDict[int, None] = OrderedDict()
-        self.unread = True
+        self.unread = unread
         self.reading = False
         self.found: deque[int] = deque()
         self.failed: dict[str, OSError] = {}
@@ -451,10 +480,13 @@ class LowerClass:
 class _TodoScan:
     """One scan of directories of todo/. `names` yields (is a mark, id): the marks, an id of 0, then the messages.
 
-    `failed` are the directories that could not be read.
+    `failed` are the directories that could not be read. Every `shares`-th directory is a worker's, and the ids of all
+    come in turn: else each worker would wait while the directories of the others are read.
     """
 
-    def __init__(self, directories: Sequence[str], began: float, marks: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, directories: Sequence[str], began: float, marks: Sequence[str] | None = None, shares: int = 1
+    ) -> None:
         self.began = began
         self.marks_done = marks is None  # Whether the marks have been read.
         self.marked: set[int] = set()
@@ -462,13 +494,26 @@ class _TodoScan:
         self._marks = marks
         self._marks_failed: dict[str, OSError] = {}
         in_marks = zip(repeat(True), _ids(marks or (), self._marks_failed, may_lack=True))
-        in_todo = zip(repeat(False), _ids(directories, self.failed, may_lack=False))
+        each = [_ids(directories[share::shares], self.failed, may_lack=False) for share in range(shares)]
+        in_todo = zip(repeat(False), each[0] if shares == 1 else _in_turn(each))
         self.names = chain(in_marks, [(False, 0)], in_todo)
 
     @property
     def marks_read(self) -> bool:
         """Whether `marked` are all marks. queue-todo learns of another mark when it reads the message."""
         return self._marks is not None and not self._marks_failed
+
+
+def _in_turn(sources: Sequence[Iterator[int]]) -> Iterator[int]:
+    """Yield an id of each source, then the next one of each."""
+    left = list(sources)
+    while left:
+        for source in list(left):
+            message = next(source, 0)
+            if message:
+                yield message
+            else:
+                left.remove(source)
 
 
 def _ids(directories: Iterable[str], failed: dict[str, OSError], *, may_lack: bool) -> Iterator[int]:

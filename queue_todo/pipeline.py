@@ -18,7 +18,6 @@ from itertools import chain, repeat
 
 from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.errors import reason
-from queue_base.queue.hold_marks import remove_lost_marks
 from queue_base.queue.layout import Layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_todo.announcements import Announcement, Announcements
@@ -26,6 +25,7 @@ from queue_todo.classify import PreparedMessage, ReadMessage, TodoGroup, confirm
 from queue_todo.hold_watch import StandingHolds
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import RETRY_AFTER, LowerClass, Pending
+from queue_todo.worker_records import pack_parked
 from queue_wire import logline
 from queue_wire.control.rewrite import Rules
 from queue_wire.files.standing_hold import HoldTable
@@ -59,8 +59,12 @@ EXIT_RETRY = 1.0  # In an exit, seconds until what the disk has refused is tried
 class Pipeline:
     """Takes ids from `pending`, and sends log lines and notices to queue-send."""
 
-    def __init__(self, layout: Layout, pending: Pending, notices: NoticePipe, holds: StandingHolds) -> None:
+    def __init__(
+        self, layout: Layout, pending: Pending, notices: NoticePipe, holds: StandingHolds, share: int = 1
+    ) -> None:
+        """`share`: how many processes share the limits of announced messages, of which this is one."""
         self._layout = layout
+        self._share = share
         self._pending = pending
         self._notices = notices
         self._disk = DiskThread()
@@ -73,14 +77,13 @@ class Pipeline:
         self._finishing = False
         self._groups_sent = self._groups_announced = 0
         self._passes: deque[int] = deque()  # For each P, the number of groups that were sent before it.
-        self.announced = Announcements()
+        self.announced = Announcements(share)
         self._mode = CLASSIFY
         self._left_until = 0.0  # Until then messages were left in todo/, and did not wait for this process.
         self._left_marks = self._read_marks()
         self._holds = holds
         self._begun: set[int] = set()  # Messages that may have files of a classification that failed,
         self._frozen: dict[int, bytes] = {}  # and those that may have the mark of a standing hold, with its reason.
-        self._remove_lost_marks()
         # The requests of queue-send that have no answer yet, by message, with the done bits; those that are next; and
         # those that the disk has refused, with the time of the next attempt.
         self._requested: dict[int, int] = {}
@@ -104,17 +107,6 @@ class Pipeline:
             why = reason(error)
             self._notices.alert(f"unable to read {self._layout.queue}/marks: {why}; some mail may be delivered twice")
             return None
-
-    def _remove_lost_marks(self) -> None:
-        """Remove the marks in hold/ of numbers without a message: they would hold the next one of the number.
-
-        A kill leaves one, after a standing hold has made it, if the message is then removed by hand.
-        """
-        try:
-            remove_lost_marks(self._layout)
-        except OSError as error:
-            place = error.filename or self._layout.queue
-            self._notices.warn(f"unable to look for marks without a message: {place}: {reason(error)}")
 
     def prepare(self, poll: "select.poll", now: float, rules: Rules | None) -> float:
         """Register the thread's descriptor; return the seconds to wait at most."""
@@ -146,13 +138,13 @@ class Pipeline:
             self._confirm()
         elif rules is not None and self._next_lower is not None and (self._lower_is_next or not begins):
             self._lower_is_next = False
-            self._read_lower(self._next_lower)
+            read_lower(self._disk, self._pending, self._notices, self._next_lower, now)
         elif rules is not None and begins:
             self._new_is_next = False
             self._lower_is_next = True
             self._go_on(rules)
         elif rules is not None and self._pending.may_sort:
-            self._sort()
+            sort_waiting(self._disk, self._pending, self._layout)
 
     def written(self) -> None:
         """Note that queue-send has written the lines of the oldest group to the log."""
@@ -187,6 +179,10 @@ class Pipeline:
             self._requested[message] = done
             self._next_requests.append(message)
 
+    def resubmit(self, message: int, now: float) -> None:
+        """Classify a message now that could not be classified, or all of them if the number is 0."""
+        self._pending.resubmit(message, now)
+
     def gone(self, message: int) -> None:
         """Note that an announced message has ended."""
         if self.announced.remove(message):
@@ -218,8 +214,10 @@ class Pipeline:
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether there are messages whose lines are in the log, or were sent to it, and that are not finished."""
-        return bool(self._sent or self._logged or self._next_requests) or self._finishing or self._answering
+        """Whether there are announced messages, or some that are not finished and whose lines were sent to the log."""
+        if self._sent or self._logged or self._next_requests or len(self.announced):
+            return True
+        return self._finishing or self._answering
 
     @property
     def _may_begin(self) -> bool:
@@ -235,16 +233,6 @@ class Pipeline:
     def _next_lower(self) -> LowerClass | None:
         """The lower class whose tree is to be read further, None if there is none."""
         return None if self._mode in (LEAVE, FIRST) else self._pending.next_to_read(self._now)
-
-    def _read_lower(self, lower: LowerClass) -> None:
-        """Read names, and their times, in the tree of a lower class."""
-
-        def then(trouble: Result) -> None:
-            complaint = self._pending.take_read(lower, self._now, trouble)
-            if complaint is not None:
-                self._notices.warn(complaint)
-
-        self._disk.submit(lower.read, then)
 
     def _go_on(self, rules: Rules) -> None:
         """Let the thread continue or begin a group; a large envelope alternates with the others."""
@@ -265,20 +253,6 @@ class Pipeline:
                 self._small = self._take_group(rules)
             if self._small is not None:
                 self._prepare(self._small)
-
-    def _sort(self) -> None:
-        """Sort messages that have to wait by domain."""
-        messages = self._pending.take_unsorted(GROUP)
-        domains: list[bytes] = []
-
-        def work() -> None:
-            domains.extend(first_domain(self._layout.todo_in("", message)) for message in messages)
-
-        def then(trouble: Result) -> None:
-            del trouble  # Those that were not looked at have no domain.
-            self._pending.sort(zip(messages, chain(domains, repeat(b"")), strict=False))
-
-        self._disk.submit(work, then)
 
     def _take_group(self, rules: Rules) -> TodoGroup | None:
         """Return a group of pending messages; None if all of them are announced already."""
@@ -426,6 +400,8 @@ class Pipeline:
 
     def _log_parked(self, message: int, why: str) -> None:
         self._pending.park(message)
+        if self._share > 1:
+            self._notices.put(pack_parked(message))
         self._notices.log(logline.corrupt_message(message, why))
         self._notices.alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
         self._worked = True
@@ -506,6 +482,32 @@ class Pipeline:
             self._pending.add_again([message for message in again if message not in self._requested], self._now)
 
         self._disk.submit(work, then)
+
+
+def read_lower(disk: DiskThread, pending: Pending, notices: NoticePipe, lower: LowerClass, now: float) -> None:
+    """Have the thread read names, and their times, in the tree of a lower class."""
+
+    def then(trouble: Result) -> None:
+        complaint = pending.take_read(lower, now, trouble)
+        if complaint is not None:
+            notices.warn(complaint)
+
+    disk.submit(lower.read, then)
+
+
+def sort_waiting(disk: DiskThread, pending: Pending, layout: Layout) -> None:
+    """Have the thread sort messages that have to wait by domain. Until that is done, none may be taken."""
+    messages = pending.take_unsorted(GROUP)
+    domains: list[bytes] = []
+
+    def work() -> None:
+        domains.extend(first_domain(layout.todo_in("", message)) for message in messages)
+
+    def then(trouble: Result) -> None:
+        del trouble  # Those that were not looked at have no domain.
+        pending.sort(zip(messages, chain(domains, repeat(b"")), strict=False))
+
+    disk.submit(work, then)
 
 
 def _pack(entry: PreparedMessage) -> bytes:

@@ -40,7 +40,7 @@ def bounce_recipient(sender: bytes) -> bytes:
 
 def strip_prepend(recipient: bytes, virtualdomains: "Mapping[bytes, bytes]") -> bytes:
     """Return a local recipient without the `prepend-` that virtualdomains added, as its sender wrote it."""
-    domain = split_address(recipient)[1].lower()
+    domain = domain_key(split_address(recipient)[1])
     keys = [domain] + [domain[dot:] for dot in range(1, len(domain)) if domain[dot] == 0x2E] + [b""]
     for key in keys:
         prepend = virtualdomains.get(key)
@@ -48,6 +48,18 @@ def strip_prepend(recipient: bytes, virtualdomains: "Mapping[bytes, bytes]") -> 
             head = prepend + b"-"
             return recipient[len(head) :] if prepend and recipient.startswith(head) else recipient
     return recipient
+
+
+def domain_key(domain: bytes) -> bytes:
+    """Return a domain, or `.domain`, as the keys of control files are looked up: in lower case, with A-labels."""
+    if domain.isascii():
+        return domain.lower()
+    dot = b"." if domain.startswith(b".") else b""
+    try:
+        return dot + ascii_domain(domain.removeprefix(b"."))
+    except FormatError:
+        # No such domain exists.
+        return domain.lower()
 
 
 def ascii_domain(domain: bytes) -> bytes:

@@ -179,6 +179,11 @@ def run_ended(domain: bytes, delivered: int, failed: int, deferred: int) -> byte
     return b"ondemand %s ended: delivered %d failed %d deferred %d" % (domain, delivered, failed, deferred)
 
 
+def on_demand_requeue(domain: bytes, long_id: str, pid: int, recipient: bytes) -> bytes:
+    """A stored recipient went back into the queue, with the message that process `pid` has injected."""
+    return _line(b"ondemand %s requeued %s: qp %d to " % (domain, long_id.encode(), pid), recipient)
+
+
 def on_demand_bounce(domain: bytes, long_id: str, pid: int) -> bytes:
     """A bounce of a stored message was injected by process `pid`; 0: its sender is that of a double bounce."""
     if not pid:

@@ -13,6 +13,8 @@ TIMEOUT = 60.0  # Seconds until queue-remote gives up a connection (timeoutconne
 REFUSAL = 0.2
 EACH_MORE = 0.02  # Seconds for each further recipient of the same message.
 COPES = 10.0  # Connections over which a slow host just keeps up with its mail, day and night together.
+STORING = 0.02  # Seconds until queue-ondemand has stored a recipient.
+UNREACHABLE = 1800.0  # Seconds for which it stores without an attempt, once one has failed.
 BLOCK = 25  # One dead, one slow, and one that is limited or flaps, in so many ranks.
 DRAWS = 4096
 
@@ -26,15 +28,23 @@ class Shape(NamedTuple):
 
 
 class Host:
-    """One destination. Its answers depend on the time and on a number that is drawn for each recipient."""
+    """One destination. Its answers depend on the time and on a number that is drawn for each recipient.
 
-    __slots__ = ("_failing", "_luck", "_pace", "_period", "_starts", "kind", "name", "rate", "weight")
+    `on_demand`: while it is down its mail is stored, which ends well for the scheduler.
+    """
+
+    __slots__ = (
+        *("_failing", "_luck", "_pace", "_period", "_starts", "_unreachable", "kind", "name", "on_demand", "rate"),
+        "weight",
+    )
 
     def __init__(self, name: bytes, kind: str, weight: float, pace: float, failing: float, luck: list[float]) -> None:
         self.name = name
         self.kind = kind
         self.weight = weight
         self.rate: tuple[int, float] | None = None
+        self.on_demand = False
+        self._unreachable = (0.0, 0.0)  # From when on, and until when, that is known, if it is on demand.
         self._pace = pace  # Seconds that a delivery takes.
         self._failing = failing  # Seconds until an attempt fails while the host is down.
         self._luck = luck
@@ -53,7 +63,7 @@ class Host:
     def answer(self, draw: int, recipients: int, now: float) -> tuple[float, bool]:
         """Return how long an attempt that begins now takes, and whether it ends well; if not, no host was there."""
         if self.is_down(now):
-            return self._failing, False
+            return (self._store(now), True) if self.on_demand else (self._failing, False)
         if self.rate is not None and not self._admits(self.rate, now):
             return REFUSAL, False
         return self.lasts(draw) + EACH_MORE * (recipients - 1), True
@@ -61,6 +71,16 @@ class Host:
     def lasts(self, draw: int) -> float:
         """Return the seconds that a delivery to one recipient takes while nothing is wrong."""
         return self._pace * self._luck[draw % DRAWS]
+
+    def _store(self, now: float) -> float:
+        """Return how long it takes to store mail, after an attempt if the host is not known to be unreachable."""
+        known, until = self._unreachable
+        if known <= now < until:
+            return STORING
+        if now >= until:
+            known = now + self._failing
+            self._unreachable = known, known + UNREACHABLE
+        return self._failing + STORING
 
     def _admits(self, rate: tuple[int, float], now: float) -> bool:
         while self._starts and self._starts[0] <= now - rate[1]:

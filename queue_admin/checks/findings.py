@@ -33,8 +33,8 @@ MEANINGS: dict[str, tuple[str, str]] = {
     "lock": ("the programs cannot lock the queue or wake queue-todo", "makes it anew"),
     "marks": ("queue-send cannot use it", "removes it; queue-send makes a new one"),
     "stored": (
-        "of mail for an on-demand domain something is lost, as by a damaged disk, or a power cut has torn an append",
-        "leaves it; queuectl stored --delete removes records",
+        "of mail for an on-demand domain something is lost or left over, as by a damaged disk or a power cut",
+        "keeps all records that can be read, and moves what it cannot place to corrupt/unplaced/",
     ),
     "pid": ("an injector died", "leaves it; queue-clean removes it"),
     "stamp": ("the queue was copied or restored", "gives it a new stamp"),

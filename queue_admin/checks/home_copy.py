@@ -18,16 +18,17 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from queue_admin.checks.queue_stamp import REPAIR, write_stamp
+from queue_admin.checks.structure import owner_of_ours
 from queue_admin.home.create import create_queue
 from queue_admin.home.maker import Maker
-from queue_admin.home.modes import HOME_MODE, ONDEMAND, QUEUE_MODE
+from queue_admin.home.modes import CONTROL_FILE_MODE, HOME_MODE, ONDEMAND, QUEUE_MODE, RUN
 from queue_admin.home.tree import Tree
 from queue_admin.messages.detail import read_done_marks
 from queue_admin.messages.survey import Snapshot, look, survey
 from queue_base.accounts import Owner
 from queue_base.durable import sync_path, write_all
 from queue_base.errors import Permanent, reason
-from queue_base.home import Home
+from queue_base.home import CONTROL_QUEUES, Home
 from queue_base.queue.layout import CLASS_BIT, FILE_MODE, MESS_MODE, Layout, open_layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
@@ -52,6 +53,7 @@ DEPTH = 100  # Directories below control/, alias/ or users/.
 MARKS_AGE = 1.0  # Seconds after which queue/marks is read again.
 STANDING = "holds"  # The standing holds, one file.
 HELD_MAILDROP = "hold/maildrop"
+QUEUES = "queues"  # Where the copy has several queues.
 _BESIDE = ("hold", "corrupt", "bounce")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
@@ -64,6 +66,13 @@ class Copied(NamedTuple):
     ended: int
     left: list[str]
 
+    def and_more(self, other: "Copied") -> "Copied":
+        """Return both together."""
+        return Copied(
+            self.messages + other.messages, self.maildrop + other.maildrop, self.ended + other.ended,
+            self.left + other.left,
+        )  # fmt: skip
+
 
 class _File(NamedTuple):
     data: bytes
@@ -74,45 +83,83 @@ class _Changed(Exception):
     """The message has another state than it had."""
 
 
-def copy_home(home: Home, target: Home, owner: Owner, step: Callable[[int], object] = int) -> Copied:
-    """Copy a home to a directory that does not exist yet."""
+def copy_home(home: Home, target: Home, step: Callable[[int], object] = int) -> Copied:
+    """Copy a home to a directory that does not exist yet, with all of its queues, or the one that was chosen."""
     if os.path.lexists(target.path):
         raise Permanent(f"unable to make {target.path}: it exists; name a directory that does not")
     work = Home(f"{target.path}.new")
     if os.path.lexists(work.path):
         raise Permanent(f"unable to make {work.path}: it exists, perhaps of a copy that was interrupted; remove it")
-    if os.path.lexists(f"{home.queue}/{REPAIR}"):
-        raise Permanent(f"unable to copy {home.queue}: a repair was not finished; run queuectl repair again")
-    layout = open_layout(home.queue)
+    queues: list[tuple[Home, Layout, Owner]] = []
+    for one in home.each():
+        if os.path.lexists(f"{one.queue}/{REPAIR}"):
+            raise Permanent(f"unable to copy {one.queue}: a repair was not finished; run queuectl repair again")
+        # Root may copy all, so the owner of each is the same as that of its files.
+        queues.append((one, open_layout(one.queue), owner_of_ours(one)))
     began = moment(time.time())
     os.mkdir(work.path, 0o700)
-    queue_maker = Maker(owner)
-    queue_maker.directory(work.queue, QUEUE_MODE)
-    left: list[str] = []
-    with Tree(home.queue, follow=True) as source, Tree(work.queue) as tree:
-        create_queue(Maker(owner, tree=tree), tree, layout.split)
-        dropped = sum(
-            _copy_files(source.handle, tree.handle, place, names, left)
-            for place, names in (("maildrop", is_finished), (HELD_MAILDROP, is_finished), ("", STANDING.__eq__))
-        )
-        copier = _MessageCopier(layout, source, work.queue, owner, left)
-        for found in survey(layout):
-            if isinstance(found, Snapshot):
-                copier.copy(found)
-                step(1)
-        # After the messages: what was stored meanwhile is found here.
-        _copy_stored(source, work.queue, left)
+    if not home.is_chosen:
+        os.mkdir(f"{work.path}/{QUEUES}", HOME_MODE)
+        os.chmod(f"{work.path}/{QUEUES}", HOME_MODE)
+    done = Copied(0, 0, 0, [])
+    with Tree(work.path) as tree:
+        for one, layout, owner in queues:
+            place = f"{work.path}/queue" if home.is_chosen else f"{work.path}/{QUEUES}/{one.name}"
+            done = done.and_more(_copy_queue(one, layout, owner, place, step))
+            write_stamp(place, layout.split, owner, f"{began} {home.path}")
         for name in ("control", "alias", "users"):
             if os.path.lexists(f"{home.path}/{name}"):
                 with _directory(f"{home.path}/{name}") as below:
-                    _copy_tree(below, f"{work.path}/{name}", name, left)
-        write_stamp(work.queue, layout.split, owner, f"{began} {home.path}")
+                    _copy_tree(below, f"{work.path}/{name}", name, done.left)
+        _name_queues(home, work, queues[0][2])
         tree.sync()
     os.chmod(work.path, HOME_MODE)
     sync_path(work.path)
     os.rename(work.path, target.path)
     sync_path(os.path.dirname(target.path))
+    return done
+
+
+def _copy_queue(home: Home, layout: Layout, owner: Owner, queue: str, step: Callable[[int], object]) -> Copied:
+    """Copy one queue to the directory `queue`. Raises OSError."""
+    Maker(owner).directory(queue, QUEUE_MODE)
+    left: list[str] = []
+    with Tree(home.queue, follow=True) as source, Tree(queue) as tree:
+        create_queue(Maker(owner, tree=tree), tree, layout.split)
+        dropped = sum(
+            _copy_files(source.handle, tree.handle, place, names, left)
+            for place, names in (("maildrop", is_finished), (HELD_MAILDROP, is_finished), ("", STANDING.__eq__))
+        )
+        copier = _MessageCopier(layout, source, queue, owner, left)
+        for found in survey(layout):
+            if isinstance(found, Snapshot):
+                copier.copy(found)
+                step(1)
+        # After the messages: what was stored meanwhile is found here.
+        _copy_stored(source, queue, left)
+    if home.name:
+        left = [f"queue {home.name}: {each}" for each in left]
     return Copied(copier.messages, dropped, copier.ended, left)
+
+
+def _name_queues(home: Home, work: Home, owner: Owner) -> None:
+    """Have control/queues of the copy name its queues, where they are, and make run/. Raises OSError."""
+    path = f"{work.control}/{CONTROL_QUEUES}"
+    if not os.path.lexists(path):
+        return
+    os.unlink(path)
+    if home.is_chosen:
+        return
+    handle = os.open(path, _NEW, CONTROL_FILE_MODE)
+    try:
+        os.fchmod(handle, CONTROL_FILE_MODE)
+        write_all(handle, "".join(f"{QUEUES}/{name}\n" for name in home.queues).encode())
+    finally:
+        os.close(handle)
+    maker = Maker(owner)
+    maker.directory(f"{work.path}/run", QUEUE_MODE)
+    for kind, mode in RUN.items():
+        maker.directory(f"{work.path}/run/{kind}", mode)
 
 
 def _copy_stored(source: Tree, queue: str, left: list[str]) -> None:

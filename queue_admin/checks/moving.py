@@ -16,7 +16,7 @@ import stat
 
 from queue_admin.checks.message_paths import KINDS, MARKS, is_regular, look_at
 from queue_admin.home.modes import UNPLACED
-from queue_base.durable import Commit
+from queue_base.durable import Commit, read_file
 from queue_base.queue.layout import FILE_MODE
 
 # Messages that share their syncs. The directories of a message's new names are any of the queue's, and each is synced
@@ -142,6 +142,27 @@ class SetAside:
         if len(self._old) >= GROUP or self._commit.is_full:
             self.flush()
 
+    def also(self, path: str, kind: str, message: int | str, why: str) -> None:
+        """Give a file a second name there, safe after `flush`; the first one stays. Raises OSError."""
+        new = f"{self._place(message, {kind: path}, why)}/{kind}"
+        if look_at(new) is None:
+            self._commit.link(path, new)
+            self.count += 1
+
+    def keep(self, contents: dict[str, bytes], message: int | str, why: str) -> None:
+        """Make files {kind: contents} there, safe after `flush`; none if there are the same already. Raises OSError."""
+        place, tries = f"{self._top}/{message}", 0
+        while look_at(place) is not None:
+            if all(_holds(f"{place}/{kind}", data) for kind, data in contents.items()):
+                return
+            tries += 1
+            place = f"{self._top}/{message}.{tries}"
+        self._commit.removed(place)
+        os.mkdir(place, DIRECTORY_MODE)
+        for kind, data in (("reason", f"{why}\n".encode("utf-8", "backslashreplace")), *contents.items()):
+            self._commit.create(f"{place}/{kind}", data, FILE_MODE)
+        self.count += len(contents)
+
     def _place(self, message: int | str, paths: dict[str, str], why: str) -> str:
         """Return the directory for files: the first one that has none of them, or these themselves."""
         place, tries = f"{self._top}/{message}", 0
@@ -169,6 +190,13 @@ class SetAside:
                 self._commit.sync()
         self._commit.sync()
         self._old.clear()
+
+
+def _holds(path: str, data: bytes) -> bool:
+    try:
+        return is_regular(look_at(path)) and read_file(path) == data
+    except OSError:
+        return False
 
 
 def _number(path: str) -> str:

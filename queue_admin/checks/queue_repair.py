@@ -31,13 +31,22 @@ from queue_admin.checks.renumber import (
     unstage,
     wrong_numbers,
 )
+from queue_admin.checks.stored_repair import StoredMender
 from queue_admin.checks.structure import find_layout, find_split, owner_of_ours
 from queue_admin.home.create import SPLIT_MOST
 from queue_admin.home.done_marks import apply_marks, read_marks
 from queue_admin.home.flatten import dissolve_classes
 from queue_admin.home.maker import Maker
-from queue_admin.home.modes import BUCKETED, KEPT, MAY_BE_FLAT, OURS, QUEUE_MODE, SENDMUTEX_MODE, TRIGGER_MODE
-from queue_admin.home.ownership import OwnerChanger, known_uids
+from queue_admin.home.modes import (
+    BUCKETED,
+    KEPT,
+    MAY_BE_FLAT,
+    OURS,
+    QUEUE_MODE,
+    SENDMUTEX_MODE,
+    TRIGGER_MODE,
+)
+from queue_admin.home.ownership import OwnerChanger, change_stored, known_uids
 from queue_admin.home.tree import Tree, unable_to
 from queue_admin.system_accounts import be_owner
 from queue_base.accounts import Owner, queue_owner
@@ -198,6 +207,7 @@ def _mend_owners(home: Home, tree: Tree, owner: Owner) -> list[str]:
         place = f"{REPAIR}/pid" if kind == "pid" else kind
         if tree.is_directory(place):
             changer.directory(place, owner, directory_mode, file_mode, kind in BUCKETED, KEPT.get(kind, 0))
+    change_stored(tree, changer, owner)
     changer.one("lock/sendmutex", owner, SENDMUTEX_MODE)
     changer.one("lock/trigger", owner, TRIGGER_MODE, stat.S_ISFIFO)
     changer.one(DONE_MARKS, owner, FILE_MODE)
@@ -227,6 +237,9 @@ def _mend_messages(home: Home, split: int, take_over: bool, step: Callable[[int]
         if not mender.again:
             break
     counts.update(mender.counts)
+    stored = StoredMender(layout, aside)
+    stored.mend()
+    counts.update(stored.counts)
     counts["directories removed"] = remove_directories(layout)
     counts["files set aside in corrupt/unplaced"] = aside.count
     done = [f"{what}: {count}" for what, count in counts.items() if count]

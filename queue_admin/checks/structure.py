@@ -140,7 +140,7 @@ def check_structure(
     yield from _check_special(queue, "lock/sendmutex", stat.S_ISREG, SENDMUTEX_MODE, owner)
     yield from _check_special(queue, "lock/trigger", stat.S_ISFIFO, TRIGGER_MODE, owner)
     yield from _check_marks(queue, owner)
-    yield from check_stored(queue)
+    yield from check_stored(queue, owner, now)
     yield from _check_names(queue, now)
 
 

@@ -39,6 +39,7 @@ from queue_admin.home.modes import (
     QMAIL,
     QMAIL_QUEUE_MODE,
     QUEUE_MODE,
+    RUN,
     SENDMUTEX_MODE,
     TCPTO_MODE,
     TCPTO_SIZE,
@@ -46,7 +47,7 @@ from queue_admin.home.modes import (
     UNPLACED,
     QmailAccounts,
 )
-from queue_admin.home.ownership import OwnerChanger, check_directories, known_uids
+from queue_admin.home.ownership import OwnerChanger, change_stored, check_directories, known_uids
 from queue_admin.home.tree import Tree, unable_to
 from queue_admin.progress import Progress
 from queue_base.accounts import Owner
@@ -102,7 +103,9 @@ def adopt(home: Home, owner: Owner, progress: Progress | None = None) -> list[st
             tree.sync()
         changer.one("lock/sendmutex", owner, SENDMUTEX_MODE)
         changer.one("lock/trigger", owner, TRIGGER_MODE, stat.S_ISFIFO)
-        for name in (DONE_MARKS, STAMP):
+        change_stored(tree, changer, owner)
+        tree.sync()
+        for name in (DONE_MARKS, STAMP, STANDING_HOLDS):
             changer.one(name, owner, FILE_MODE)
         closed.open(owner, QUEUE_MODE)
     done += [f"made {path}" for path in maker.made + above.made]
@@ -110,6 +113,31 @@ def adopt(home: Home, owner: Owner, progress: Progress | None = None) -> list[st
     done += [f"left alone {path!a}: {why}" for path, why in changer.left.items() if path not in known]
     done.append(f"changed owner or mode of {changer.changed} files and directories")
     return done
+
+
+def adopt_run(home: Home, owner: Owner) -> list[str]:
+    """Give `owner` what several queues share: run/, with its directories, and the files of locks in it."""
+    above = Maker(owner)
+    above.directory(home.run, QUEUE_MODE)
+    with Tree(home.run) as tree:
+        below = Maker(owner, tree=tree)
+        changer = OwnerChanger(tree, known_uids(tree, owner))
+        for kind, mode in RUN.items():
+            below.directory(f"{home.run}/{kind}", mode)
+            changer.directory(kind, owner, mode, None, False)
+            for name in tree.list(kind):
+                # Sockets are made anew by who listens.
+                if tree.has(f"{kind}/{name}", stat.S_ISREG):
+                    changer.one(f"{kind}/{name}", owner, SENDMUTEX_MODE)
+        tree.sync()
+        # Last: its owner is whom the suite runs as.
+        changer.top(owner, QUEUE_MODE)
+        tree.sync()
+    with unable_to("sync", home.path):
+        above.commit.sync()
+    done = [f"made {path}" for path in above.made + below.made]
+    done += [f"left alone {path!a}: {why}" for path, why in changer.left.items()]
+    return [*done, f"changed owner or mode of {changer.changed} files and directories"] if changer.changed else done
 
 
 def undo(

@@ -4,14 +4,16 @@ Without --queue a command acts on all queues of a home, one after the other. If 
 has the name of its queue before it, `first/457-h5x3k2j1z9`, and so may one that it takes.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import click
 
+from queue_admin.messages.stored_mail import StoredMail
 from queue_admin.messages.survey import look
-from queue_base.errors import Failure, Usage, complain
+from queue_base.errors import Failure, Temporary, Usage, complain
 from queue_base.home import Home, find_home, named_queue
 from queue_base.queue.layout import open_layout
 from queue_wire.format_error import FormatError
@@ -35,17 +37,20 @@ def home_of(context: click.Context, directory: str | None = None) -> Home:
     return home if found.queue is None else named_queue(home, found.queue)
 
 
-def each_queue(home: Home, act: Callable[[Home], None], heading: bool = True, both: bool = False) -> None:
+def each_queue(
+    home: Home, act: Callable[[Home], None], heading: bool = True, both: bool = False, apart: bool = False
+) -> None:
     """Call `act` with each queue of a home; with only one that is all. Raises Exit with the code of the command.
 
     Of several queues, the name of each is printed before what `act` prints if `heading`. A queue whose disk is not
     there is named on stderr, and the others are worked on. The exit code is that of the worst failure; else 1 if an
-    `act` has exited with 1, but if `both` is false only if all have: 1 says that nothing was found.
+    `act` has exited with 1, but if `both` is false only if all have: 1 says that nothing was found. With `apart` each
+    has a process of its own, because `act` gives up being root for its queue.
     """
     if not home.several:
         act(home)
         return
-    codes = [_act_on(one, act, heading) for one in home.each()]
+    codes = [(_act_apart if apart else _act_on)(one, act, heading) for one in home.each()]
     failures = [code for code in codes if code > 1]
     quiet = min(codes) if not both else max(codes)
     raise click.exceptions.Exit(max(failures) if failures else quiet)
@@ -65,6 +70,19 @@ def _act_on(home: Home, act: Callable[[Home], None], heading: bool) -> int:
         complain("queuectl", f"queue {home.name}: {failure}")
     sys.stdout.flush()
     return code
+
+
+def _act_apart(home: Home, act: Callable[[Home], None], heading: bool) -> int:
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        code = Temporary.exit_code
+        try:
+            code = _act_on(home, act, heading)
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code if code >= 0 else Temporary.exit_code
 
 
 def with_queue(home: Home, facts: dict[str, Any]) -> dict[str, Any]:
@@ -97,9 +115,12 @@ def _has(home: Home, name: str) -> bool:
     try:
         message, birth = unpack_long_id(name)
         found = look(open_layout(home.queue), message)
+        if found is not None and birth in (None, found.birth):
+            return True
+        mail = StoredMail(home)
+        return bool(mail.find_number(message) if birth is None else mail.find(name))
     except (Failure, FormatError):
         return False
-    return found is not None and birth in (None, found.birth)
 
 
 def share_names(home: Home, names: Iterable[str]) -> dict[str, list[str]]:

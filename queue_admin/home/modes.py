@@ -8,6 +8,8 @@ from queue_base.accounts import Owner
 from queue_base.queue.layout import CLASS_BIT, FILE_MODE, HELD_BIT, MESS_MODE
 from queue_base.queue.postman import DIRECTORY as POSTMAN
 from queue_base.queue.postman import DIRECTORY_MODE as POSTMAN_MODE
+from queue_wire.files.cluster import SUFFIX
+from queue_wire.files.stored_order import HOLD_DIRECTORY, ORDER_DIRECTORY
 from queue_wire.pipes.qmtp import SOCKET_DIRECTORY, SOCKET_DIRECTORY_MODE
 
 HOME_MODE = 0o755
@@ -57,6 +59,10 @@ BUCKETED = frozenset(("intd", "todo", "info", "local", "remote", "hold", "corrup
 MAY_BE_FLAT = ("todo", "intd")
 # What is stored for on-demand domains; queue-ondemand makes it.
 ONDEMAND = "ondemand"
+# In the directory of a domain: marks on what is stored, and orders about it.
+ONDEMAND_ORDERS = (HOLD_DIRECTORY, ORDER_DIRECTORY)
+# Of its directories, of its clusters by the suffix, and of its messages.
+ONDEMAND_MODES = {"": 0o2750, SUFFIX: FILE_MODE, "mess": MESS_MODE}
 # Directories that qmail does not have; undo removes them.
 EXTRA = ("hold", "corrupt", "last", "maildrop", POSTMAN, SOCKET_DIRECTORY, ONDEMAND)
 

@@ -84,6 +84,8 @@ def select(
     Without `every_state`, only those that can be changed: queued and classified ones. `marked`: only those with a mark
     in hold/ or corrupt/, which are found without a look at the others. Several processes look through a large queue.
     """
+    if selectors.state == "stored":
+        return  # Those are not in the queue.
     marks = read_done_marks(layout)
 
     def matching(snapshots: Iterable[Snapshot | Stray]) -> Iterator[tuple[Snapshot, Detail]]:

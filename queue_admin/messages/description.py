@@ -2,18 +2,20 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.messages.detail import CHANNELS, Detail, failures, injector_uid, mark_reason, read_done_marks
 from queue_admin.messages.last_results import RecipientState, recipient_states
-from queue_admin.messages.message_facts import message_facts, recipient_facts
+from queue_admin.messages.message_facts import message_facts, recipient_facts, stored_facts, stored_recipients
+from queue_admin.messages.stored_mail import StoredMail, StoredMessage, ask_for_runs
 from queue_admin.messages.survey import FILE_KINDS, Snapshot, look, read_head
 from queue_admin.printable import one_line, span, visible, word
-from queue_base.errors import Permanent, Usage
+from queue_base.errors import Permanent, Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import Layout
 from queue_wire.admin.cause import describe as describe_cause
+from queue_wire.admin.ondemand_socket import RUNNING, WHEN, RunRequest
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_queue_id, unpack_long_id
 from queue_wire.logline import moment
@@ -36,8 +38,25 @@ def find_message(layout: Layout, name: str) -> Snapshot:
     return snapshot
 
 
-def describe(home: Home, layout: Layout, snapshot: Snapshot) -> Iterator[str]:
-    """Yield the lines of the description."""
+def find_stored(home: Home, name: str) -> list[StoredMessage]:
+    """Return what is stored of a message with an id. Raises Usage if the id is invalid, or several messages have it."""
+    try:
+        message, birth = unpack_long_id(name)
+    except FormatError as error:
+        raise Usage(f"unable to find message: {error}") from error
+    mail = StoredMail(home)
+    if birth is not None:
+        return mail.find(name)
+    names = sorted(mail.find_number(message))
+    if len(names) > 1:
+        raise Usage(f"unable to use {name}: {' and '.join(names)} are stored; name one of them")
+    return [each for long_id in names for each in mail.find(long_id)]
+
+
+def describe(
+    home: Home, layout: Layout, snapshot: Snapshot, stored: Sequence[StoredMessage] = ()
+) -> Iterator[str]:
+    """Yield the lines of the description. `stored`: where it is stored for other recipients."""
     detail = Detail(layout, snapshot, read_done_marks(layout))
     now = time.time()
     yield f"message: {pack_queue_id(home.name, snapshot.long_id)}"
@@ -63,7 +82,59 @@ def describe(home: Home, layout: Layout, snapshot: Snapshot) -> Iterator[str]:
     yield from _recipients(detail, list(recipient_states(layout, snapshot, detail)), now)
     for address, text in failures(layout, snapshot.message):
         yield f"failed: <{word(address)}>: {one_line(text)}"
-    yield from _header(layout, snapshot)
+    yield from _stored(home, stored, now)
+    yield from _header(layout.mess(snapshot.message))
+
+
+def describe_stored(home: Home, stored: Sequence[StoredMessage]) -> Iterator[str]:
+    """Yield the lines about a message that is only stored, for on-demand domains."""
+    first, now = stored[0].first, time.time()
+    yield f"message: {pack_queue_id(home.name, first.long_id)}"
+    yield "state: stored"
+    yield f"birth: {moment(first.birth / 1e6)}, {span(now - first.birth / 1e6)} ago"
+    yield f"bytes: {first.size}"
+    yield f"files: {' '.join(each.path for each in stored)}"
+    yield f"sender: <{word(first.sender)}>"
+    yield from _stored(home, stored, now)
+    yield from _header(f"{home.queue}/{stored[0].path}")
+
+
+def describe_stored_as_facts(home: Home, stored: Sequence[StoredMessage]) -> dict[str, object]:
+    """Return the JSON object about such a message; `stored` has the domains."""
+    facts = stored_facts(stored[0], time.time())
+    facts["id"] = pack_queue_id(home.name, stored[0].long_id)
+    facts["remote"] = {"done": 0, "left": sum(len(each.recipients) for each in stored)}
+    facts["stored"] = [each.domain.decode() for each in stored]
+    facts["uid"] = None
+    facts["files"] = [each.path for each in stored]
+    facts["now"] = [f"{each.domain.decode()}: {_waits_for(home, each)}" for each in stored]
+    facts["recipients"] = [recipient for each in stored for recipient in stored_recipients(each)]
+    facts["failed"] = []
+    return facts
+
+
+def _stored(home: Home, stored: Sequence[StoredMessage], now: float) -> Iterator[str]:
+    for each in stored:
+        since = each.first.since
+        when = f" since {moment(since)}, {span(now - since)} ago" if since else ""
+        yield f"stored for {each.domain.decode()}{when}; {_waits_for(home, each)}"
+        for address in each.recipients:
+            yield f"  pending <{word(address)}>"
+
+
+def _waits_for(home: Home, message: StoredMessage) -> str:
+    """Return what a stored message waits for."""
+    if message.held is not None:
+        return f"held: {visible(message.held.encode())}"
+    try:
+        [answer] = ask_for_runs(home, [RunRequest(WHEN, message.domain)])
+    except Temporary:
+        return "queue-ondemand does not run, or does not answer"
+    if answer.word == RUNNING:
+        return "what is stored for the domain is being delivered"
+    if answer.text.isdigit():
+        return f"waits for its host to ask, or the next probe in {span(int(answer.text))}"
+    return "waits for its host to ask; no probe is planned"
 
 
 def describe_as_facts(home: Home, layout: Layout, snapshot: Snapshot) -> dict[str, object]:
@@ -127,9 +198,9 @@ def _files(layout: Layout, snapshot: Snapshot) -> list[str]:
     return [os.path.relpath(path, layout.queue) for kind, path in paths.items() if kind in snapshot.files]
 
 
-def _header(layout: Layout, snapshot: Snapshot) -> Iterator[str]:
+def _header(path: str) -> Iterator[str]:
     try:
-        data = read_head(layout.mess(snapshot.message), HEADER_MAX)
+        data = read_head(path, HEADER_MAX)
     except OSError:
         return
     yield "header:"

@@ -2,6 +2,7 @@
 
 from queue_admin.messages.detail import CHANNELS, Detail, mark_reason
 from queue_admin.messages.last_results import DeadNexthops, RecipientState, newest_reason
+from queue_admin.messages.stored_mail import StoredMessage
 from queue_admin.messages.survey import Snapshot
 from queue_admin.printable import one_line, precise, visible
 from queue_base.queue.hold_marks import DELETED
@@ -45,4 +46,25 @@ def message_facts(
     facts["corrupt"] = visible(mark_reason(layout, "corrupt", snapshot.message)) if snapshot.corrupt else None
     facts["trouble"] = "; ".join(detail.trouble) or None
     facts["last"] = newest_reason(layout, snapshot, detail, dead) or None
+    facts["stored"] = None
     return facts
+
+
+def stored_facts(message: StoredMessage, now: float) -> dict[str, object]:
+    """Return the JSON object for a message that is stored for an on-demand domain, without its recipients."""
+    first = message.first
+    nothing = {"done": 0, "left": 0}
+    return {
+        "id": first.long_id, "message": first.message, "state": "stored", "birth": precise(first.birth),
+        "age": max(int(now - first.birth / 1e6), 0), "bytes": first.size, "sender": visible(first.sender),
+        "priority": None, "local": nothing, "remote": {"done": 0, "left": len(message.recipients)},
+        "unsorted": nothing, "next": None, "deleted": False,
+        "held": None if message.held is None else visible(message.held.encode()), "corrupt": None, "trouble": None,
+        "last": None, "stored": message.domain.decode(),
+    }  # fmt: skip
+
+
+def stored_recipients(message: StoredMessage) -> list[dict[str, object]]:
+    """Return the JSON objects for the recipients of a stored message."""
+    same = {"channel": "remote", "done": False, "time": None, "nexthop": None, "reason": None}
+    return [{"address": visible(address), **same} for address in message.recipients]

@@ -17,7 +17,7 @@ from queue_wire.address import split_address, strip_prepend
 from queue_wire.admin.returning import RecipientSelector
 
 HEADER_MOST = 65536  # Bytes of a message in which the subject is looked for, and of a sender.
-STATES = ("queued", "classified", "incoming", "unknown", "held", "corrupt", "deleted")
+STATES = ("queued", "classified", "incoming", "unknown", "held", "corrupt", "deleted", "stored")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
@@ -57,7 +57,7 @@ class Selectors(NamedTuple):
         """Return whether a message matches."""
         if self.older is not None and (snapshot.birth is None or now - snapshot.birth / 1e6 < self.older):
             return False
-        if not self._is_of_sender(detail.sender):
+        if not self.is_of_sender(detail.sender):
             return False
         if self.size is not None and (snapshot.size is None or not self.fits_size(snapshot.size)):
             return False
@@ -85,7 +85,8 @@ class Selectors(NamedTuple):
                 if not done:
                     yield address, strip_prepend(address, self.prepends) if name == "local" else address
 
-    def _is_of_sender(self, sender: bytes | None) -> bool:
+    def is_of_sender(self, sender: bytes | None) -> bool:
+        """Return whether a message from this sender may match; None: it is not known."""
         if self.sender is None and self.sender_domain is None:
             return True
         if sender is None or (self.sender is not None and sender.lower() != self.sender):

@@ -1,8 +1,17 @@
-"""The mail that is stored for on-demand domains: reads it, and asks queue-ondemand to do something with it."""
+"""The mail that is stored for on-demand domains: reads it, and asks queue-ondemand to do something with it.
+
+A message with its recipients at a domain is a StoredMessage: a message that was stored in pieces has several, and so
+has one that is stored for several domains. One may also be in the queue, for other recipients.
+"""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import NamedTuple
 
+from queue_admin.messages.detail import RECEIVED_MOST, received_uid
+from queue_admin.messages.selectors import HEADER_MOST, Selectors, find_subject
+from queue_admin.messages.survey import read_head
 from queue_base.daemon.unix_sockets import connect_to
 from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
@@ -19,11 +28,197 @@ from queue_wire.admin.ondemand_socket import (
     unpack_run_answer,
 )
 from queue_wire.control.ondemand import is_domain_name
-from queue_wire.files.cluster import CLUSTER_MOST, SUFFIX, StoredRecipient, cluster_number, unpack_cluster
+from queue_wire.files.cluster import (
+    CLUSTER_MOST,
+    SUFFIX,
+    ClusterRecord,
+    StoredRecipient,
+    cluster_number,
+    link_name,
+    unpack_cluster,
+    unpack_link_name,
+)
+from queue_wire.files.stored_order import HOLD_DIRECTORY, ORDER_DIRECTORY, ORDER_MOST, WHOLE, StoredOrder, unpack_order
 from queue_wire.format_error import FormatError
+from queue_wire.ids import unpack_long_id
 from queue_wire.pipes.framing import NetstringReader
 
 SECONDS = 30.0
+COUNTED_MOST = 10_000  # Messages that are counted for a summary.
+REASON_MOST = 4096
+
+
+class StoredMessage(NamedTuple):
+    """A message that is stored for a domain, in one of its clusters; `path` is that of its file, below queue/.
+
+    `held` is the reason for which it is on hold, None if it is not.
+    """
+
+    domain: bytes
+    path: str
+    first: StoredRecipient
+    recipients: tuple[bytes, ...]
+    held: str | None
+
+    @property
+    def long_id(self) -> str:
+        """The long id."""
+        return self.first.long_id
+
+
+class StoredDomain:
+    """What is stored for one domain, and what was ordered about it. Reads only; methods raise Temporary."""
+
+    def __init__(self, home: Home, domain: bytes) -> None:
+        """Read the orders and the marks."""
+        self.domain = domain
+        self._queue = home.queue
+        self._place = f"ondemand/{os.fsdecode(domain)}"
+        self._held = frozenset(self._names(HOLD_DIRECTORY))
+        self._orders: list[StoredOrder] = []
+        for name in sorted(self._names(ORDER_DIRECTORY)):
+            data = self._read(f"{ORDER_DIRECTORY}/{name}", ORDER_MOST)
+            try:
+                self._orders += [] if data is None else [unpack_order(data)]
+            except FormatError:
+                continue  # queue-ondemand reports it.
+
+    @property
+    def held(self) -> str | None:
+        """The reason for which the whole domain is on hold, None if it is not."""
+        return self._reason(WHOLE) if WHOLE in self._held else None
+
+    def clusters(self) -> list[int]:
+        """Return the numbers of the clusters, in the order of their delivery."""
+        return sorted(number for name in self._names("") if (number := cluster_number(name)))
+
+    def messages(self) -> Iterator[StoredMessage]:
+        """Yield what is stored, in order. What is delivered meanwhile, or is being removed, is left out."""
+        for number in self.clusters():
+            yield from self._group(number, self._pending(number))
+
+    def find(self, long_id: str) -> list[StoredMessage]:
+        """Return what is stored of a message. Only the clusters that have it are read."""
+        found: list[StoredMessage] = []
+        for number in self.clusters():
+            if os.path.lexists(f"{self._queue}/{self._place}/mess/{link_name(number, long_id)}"):
+                records = [record for record in self._pending(number) if record.stored.long_id == long_id]
+                found += self._group(number, records)
+        return found
+
+    def long_ids(self, message: int | None = None) -> Iterator[str]:
+        """Yield the long ids of the files of messages, or of those with this number. One may come several times."""
+        for name in self._names("mess"):
+            link = unpack_link_name(name)
+            if link is not None and message in (None, unpack_long_id(link[1])[0]):
+                yield link[1]
+
+    def _pending(self, number: int) -> list[ClusterRecord]:
+        data = self._read(f"{number}{SUFFIX}", CLUSTER_MOST)
+        return [] if data is None else unpack_cluster(data).pending
+
+    def _group(self, number: int, records: Iterable[ClusterRecord]) -> Iterator[StoredMessage]:
+        for long_id, some in groupby(records, lambda record: record.stored.long_id):
+            stored = [each.stored for each in some if not self._is_ordered(each.stored)]
+            if stored:
+                path = f"{self._place}/mess/{link_name(number, long_id)}"
+                held = self._reason(long_id) if long_id in self._held else self.held
+                yield StoredMessage(self.domain, path, stored[0], tuple(each.recipient for each in stored), held)
+
+    def _is_ordered(self, stored: StoredRecipient) -> bool:
+        """Return whether an order takes a recipient, which is gone soon."""
+        return any(
+            (not order.ids or stored.long_id in order.ids) and order.recipient in (b"", stored.recipient.lower())
+            for order in self._orders
+        )
+
+    def _reason(self, name: str) -> str:
+        data = self._read(f"{HOLD_DIRECTORY}/{name}", REASON_MOST)
+        return "" if data is None else data.split(b"\n", 1)[0].decode("utf-8", "replace")
+
+    def _names(self, below: str) -> list[str]:
+        path = f"{self._queue}/{self._place}/{below}"
+        try:
+            return os.listdir(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise Temporary(f"unable to read {path}: {reason(error)}") from error
+
+    def _read(self, below: str, most: int) -> bytes | None:
+        path = f"{self._queue}/{self._place}/{below}"
+        try:
+            return read_file(path, most)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Temporary(f"unable to read {path}: {reason(error)}") from error
+
+
+class StoredMail:
+    """All of it. Reads only; methods raise Temporary."""
+
+    def __init__(self, home: Home) -> None:
+        """Read the names of the domains."""
+        self._queue = home.queue
+        self.domains = {name: StoredDomain(home, name) for name in stored_domains(home)}
+
+    def messages(self, selectors: Selectors, now: float) -> Iterator[StoredMessage]:
+        """Yield the messages that match, with the recipients that are chosen."""
+        for domain in self.domains.values():
+            if selectors.domain in (None, domain.domain) and _may_be_stored(selectors):
+                for message in domain.messages():
+                    chosen = self.choose(message, selectors, now)
+                    if chosen is not None:
+                        yield chosen
+
+    def find(self, long_id: str) -> list[StoredMessage]:
+        """Return what is stored of a message."""
+        return [message for domain in self.domains.values() for message in domain.find(long_id)]
+
+    def find_number(self, message: int) -> set[str]:
+        """Return the long ids of the messages that are stored and have this number."""
+        return {long_id for domain in self.domains.values() for long_id in domain.long_ids(message)}
+
+    def count(self) -> int:
+        """Return how many messages there are, COUNTED_MOST if there are more."""
+        names = (name for domain in self.domains.values() for name in domain.long_ids())
+        return sum(1 for _ in islice(names, COUNTED_MOST))
+
+    def choose(self, message: StoredMessage, selectors: Selectors, now: float) -> StoredMessage | None:
+        """Return a message with those of its recipients that match, None if it does not match."""
+        first = message.first
+        if not _may_be_stored(selectors) or (selectors.state == "held" and message.held is None):
+            return None
+        if selectors.older is not None and now - first.birth / 1e6 < selectors.older:
+            return None
+        if not selectors.is_of_sender(first.sender) or not selectors.fits_size(first.size):
+            return None
+        chosen = tuple(each for each in message.recipients if selectors.recipients.chooses(each.lower(), each.lower()))
+        if not selectors.recipients.any:
+            chosen = message.recipients
+        if not chosen:
+            return None
+        if selectors.reason is not None and selectors.reason not in (message.held or "").lower():
+            return None
+        if selectors.uid is not None and selectors.uid != received_uid(self._head(message, RECEIVED_MOST)):
+            return None
+        if selectors.subject is not None and selectors.subject not in self._subject(message).lower():
+            return None
+        return message._replace(recipients=chosen)
+
+    def _subject(self, message: StoredMessage) -> str:
+        return find_subject(self._head(message, HEADER_MOST))
+
+    def _head(self, message: StoredMessage, most: int) -> bytes:
+        try:
+            return read_head(f"{self._queue}/{message.path}", most)
+        except OSError:
+            return b""
+
+
+def _may_be_stored(selectors: Selectors) -> bool:
+    return selectors.state in (None, "stored", "held")
 
 
 def stored_domains(home: Home) -> list[bytes]:

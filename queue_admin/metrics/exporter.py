@@ -1,5 +1,6 @@
 """Metrics as text, and the answers to those who scrape them."""
 
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from prometheus_client import CollectorRegistry
@@ -9,30 +10,31 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 
 from queue_admin.metrics.families import ReadingCollector
 from queue_admin.metrics.oldest_walk import Background
-from queue_admin.metrics.reading import Reading, take_reading
+from queue_admin.metrics.reading import Reading, smtpd_processes, take_reading
 from queue_admin.web.page_server import Page, text_page
 from queue_base.home import Home
-from queue_base.queue.layout import Layout
+from queue_wire.admin.smtpd_status import ProcessStatus
 
 
-def expose(reading: Reading, version: str, is_open: bool) -> bytes:
-    """Return a reading as OpenMetrics, or in the older format of Prometheus."""
+def expose(readings: Mapping[str, Reading], smtpd: Sequence[ProcessStatus], version: str, is_open: bool) -> bytes:
+    """Return a reading of each queue, by the names of the queues, as OpenMetrics or in Prometheus' older format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(ReadingCollector(reading, version))
+    registry.register(ReadingCollector(readings, smtpd, version))
     return generate_open(registry) if is_open else generate_latest(registry)
 
 
 class Exporter:
     """Answers scrapes, each with a reading of its own."""
 
-    def __init__(self, home: Home, layout: Layout, version: str) -> None:
+    def __init__(self, home: Home, version: str) -> None:
         self._home = home
         self._version = version
-        self._walks = Background(layout)
+        self._walks = [(one, Background(one)) for one in home.each()]
 
     def start(self) -> None:
         """Begin the walks in the background."""
-        self._walks.start()
+        for _, walks in self._walks:
+            walks.start()
 
     def answer(self, path: str, accept: str) -> Page:
         """Return the metrics for /metrics, in the format that the client takes."""
@@ -42,5 +44,6 @@ class Exporter:
         if path != "/metrics":
             return text_page(HTTPStatus.NOT_FOUND, "there is only /metrics")
         is_open = "application/openmetrics-text" in accept
-        body = expose(take_reading(self._home, self._walks.found), self._version, is_open)
+        readings = {one.name: take_reading(one, walks.found) for one, walks in self._walks}
+        body = expose(readings, smtpd_processes(self._home), self._version, is_open)
         return Page(HTTPStatus.OK, OPEN_TYPE if is_open else CONTENT_TYPE_LATEST, body)

@@ -1,11 +1,13 @@
-"""A reading as families of metrics. Pure. docs/monitoring.md has a table of them.
+"""Readings as families of metrics. Pure. docs/monitoring.md has a table of them.
+
+Where there are several queues, what is known of each has the label `queue`; queue-smtpd is that of all.
 
 Their number is bounded: the only labels with names from outside are the nexthops of the few destinations that
 queue-send names.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -19,7 +21,7 @@ from prometheus_client.registry import Collector
 from queue_admin.metrics.reading import Reading
 from queue_admin.printable import visible
 from queue_wire.admin.figure import COLUMNS, FIGURES, Figure
-from queue_wire.admin.smtpd_status import ENDS, STATES, VERBS, VERDICTS
+from queue_wire.admin.smtpd_status import ENDS, STATES, VERBS, VERDICTS, ProcessStatus
 
 # Figures that are gauges: the name of the metric, and what it is.
 GAUGES = {
@@ -62,19 +64,32 @@ HISTOGRAMS = {
 
 
 class ReadingCollector(Collector):
-    """Collects the families of one reading."""
+    """Collects the families of a reading of each queue, by the names of the queues: that of the only one is empty."""
 
-    def __init__(self, reading: Reading, version: str) -> None:
-        self._reading = reading
+    def __init__(self, readings: Mapping[str, Reading], smtpd: Sequence[ProcessStatus], version: str) -> None:
+        self._readings = readings
+        self._smtpd = smtpd
         self._version = version
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
-        reading = self._reading
-        yield _gauge("queue_up", "1 if queue-send answers", 1 if reading.figures else 0)
+        found: dict[str, Metric] = {}
+        for name, reading in self._readings.items():
+            for family in self._of_queue(reading):
+                if name:
+                    family.samples = [one._replace(labels={"queue": name, **one.labels}) for one in family.samples]
+                # The samples of a family stand together.
+                if family.name in found:
+                    found[family.name].samples += family.samples
+                else:
+                    found[family.name] = family
+        yield from found.values()
         yield InfoMetricFamily("queue_exporter", "The program that answers", {"version": self._version})
+        yield from _of_smtpd(self._smtpd)
+
+    def _of_queue(self, reading: Reading) -> Iterator[Metric]:
+        yield _gauge("queue_up", "1 if queue-send answers", 1 if reading.figures else 0)
         yield from _of_machine(reading)
-        yield from _of_smtpd(reading)
         if not reading.figures:
             return
         by_name: dict[bytes, list[Figure]] = {}
@@ -157,10 +172,10 @@ _SMTPD = {
 }
 
 
-def _of_smtpd(reading: Reading) -> Iterator[Metric]:
+def _of_smtpd(smtpd: Sequence[ProcessStatus]) -> Iterator[Metric]:
     """Yield what queue-smtpd counts, by the place of its processes, which stays when one is started again."""
-    yield _gauge("queue_smtpd_processes", "Processes of queue-smtpd that answer", len(reading.smtpd))
-    if not reading.smtpd:
+    yield _gauge("queue_smtpd_processes", "Processes of queue-smtpd that answer", len(smtpd))
+    if not smtpd:
         return
     begun = GaugeMetricFamily("queue_smtpd_start_time_seconds", "When it started", labels=["process"])
     limit = GaugeMetricFamily("queue_smtpd_connections_limit", "The most connections", labels=["process"])
@@ -176,7 +191,7 @@ def _of_smtpd(reading: Reading) -> Iterator[Metric]:
     ended = CounterMetricFamily("queue_smtpd_sessions_ended", "Sessions by their end", labels=["process", "end"])
     filters = CounterMetricFamily("queue_smtpd_filters", "What filters have said", labels=["process", "verdict"])
     # Of two services, or while one replaces another, two have the same place.
-    for place, process in {str(each.place): each for each in reading.smtpd}.items():
+    for place, process in {str(each.place): each for each in smtpd}.items():
         counted = process.counters.get
         begun.add_metric([place], process.started)
         limit.add_metric([place], process.limit)

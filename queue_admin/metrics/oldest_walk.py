@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from queue_base.queue.layout import Layout
+from queue_base.errors import Failure
+from queue_base.home import Home
+from queue_base.queue.layout import Layout, open_layout
 from queue_wire.ids import is_id
 
 PIECE = 500  # Messages of one step.
@@ -75,11 +77,22 @@ class OldestWalk:
                 self._oldest = birth
 
 
-class Background:
-    """A thread that walks for ever; `found` is the result of the last walk, None before the end of the first."""
+def walk_within(home: Home, seconds: float) -> Walked | None:
+    """Return what a walk finds, None if there was no time for it, or the disk is not there."""
+    try:
+        return OldestWalk(open_layout(home.queue)).finish_within(seconds)
+    except Failure:
+        return None
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+
+class Background:
+    """A thread that walks for ever; `found` is the result of the last walk, None before the end of the first.
+
+    A queue whose disk is not there is looked for again; `found` is None then.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
         self._stop = threading.Event()
         self.found: Walked | None = None
         self._thread = threading.Thread(target=self._work, name="oldest", daemon=True)
@@ -94,7 +107,13 @@ class Background:
 
     def _work(self) -> None:
         while True:
-            walk = OldestWalk(self._layout)
+            try:
+                walk = OldestWalk(open_layout(self._home.queue))
+            except Failure:
+                self.found = None
+                if self._stop.wait(EVERY):
+                    return
+                continue
             begun = time.monotonic()
             for _ in walk.steps():
                 if self._stop.wait(REST * (time.monotonic() - begun)):

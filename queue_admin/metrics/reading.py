@@ -1,7 +1,7 @@
 """The state of a queue and its daemons at one moment: queue-send's figures, its processes, the disk, the marks.
 
-A reading asks queue-send, and each process of queue-smtpd, once, and looks at a handful of files. It never looks at the
-messages.
+A reading asks queue-send once, and looks at a handful of files. It never looks at the messages. The processes of
+queue-smtpd, which all queues of a home share, are asked apart from it.
 """
 
 import time
@@ -22,7 +22,7 @@ class Reading(NamedTuple):
     """What is known at the time `at`, in seconds since the epoch.
 
     `figures` is empty if queue-send did not answer, and `trouble` says why then. `slow` and `refused` are the marks of
-    in-flow control. `walked` is None if no walk has ended yet. `smtpd` are the processes of queue-smtpd that answer.
+    in-flow control. `walked` is None if no walk has ended yet.
     """
 
     at: float
@@ -33,7 +33,6 @@ class Reading(NamedTuple):
     slow: bool
     refused: bool
     walked: Walked | None
-    smtpd: tuple[ProcessStatus, ...] = ()
 
     def number(self, name: bytes, *labels: bytes) -> float:
         """Return the sum of the figures of a name whose first labels are these."""
@@ -55,9 +54,13 @@ def take_reading(home: Home, walked: Walked | None) -> Reading:
         disk = disk_space(home.queue)
     except OSError:
         disk = None
-    try:
-        smtpd = tuple(ask_processes(home, False).processes)
-    except Failure:
-        smtpd = ()
     marks = slow_mark(home).holds(), refuse_mark(home).holds()
-    return Reading(time.time(), figures, trouble, processes, disk, *marks, walked, smtpd)
+    return Reading(time.time(), figures, trouble, processes, disk, *marks, walked)
+
+
+def smtpd_processes(home: Home) -> list[ProcessStatus]:
+    """Return the processes of queue-smtpd that answer."""
+    try:
+        return ask_processes(home, False).processes
+    except Failure:
+        return []

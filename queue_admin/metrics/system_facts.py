@@ -43,8 +43,10 @@ def find_processes(pid: int) -> list[ProcessFacts]:
     """
     found = []
     try:
-        # queue-start forks the daemons and then becomes queue-send, which is why they are its children.
-        processes = [(parent := psutil.Process(pid)), *parent.children()]
+        # queue-start forks the daemons and then becomes queue-send, which is why they are its children. The workers of
+        # queue-todo are those of queue-todo.
+        processes = [(parent := psutil.Process(pid)), *(children := parent.children())]
+        processes += [worker for child in children for worker in _workers(child)]
     except psutil.Error:
         return []
     for process in processes:
@@ -58,6 +60,14 @@ def find_processes(pid: int) -> list[ProcessFacts]:
         except psutil.Error:
             continue
     return sorted(found, key=lambda facts: DAEMONS.index(facts.program))
+
+
+def _workers(process: psutil.Process) -> list[psutil.Process]:
+    """Return the workers of queue-todo, if a process is that; none if it has ended."""
+    try:
+        return process.children() if _program(process.cmdline()) == "queue-todo" else []
+    except psutil.Error:
+        return []
 
 
 def _program(words: list[str]) -> str:

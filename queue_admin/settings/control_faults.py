@@ -1,4 +1,4 @@
-"""What is wrong in control/: values that cannot be used, lines without effect, unknown names, modes.
+"""What is wrong in control/: values that cannot be used, lines without effect, unknown names and classes, modes.
 
 The daemons' own readers decide. Those of queue-remote are asked by `queue-remote --check`.
 """
@@ -8,7 +8,7 @@ import pwd
 import re
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from queue_base.accounts import SMTPD_ACCOUNT, Owner, queue_owner
@@ -16,10 +16,11 @@ from queue_base.control import check_modes, read_control, read_limit_lines, read
 from queue_base.daemon.processes import command as program
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
+from queue_base.queue.class_trees import read_classes
 from queue_base.server_certificates import PemFiles, ServerCertificates, read_named_files, read_pem_files
 from queue_wire.control.destinationlimits import warn_of
 from queue_wire.control.lines import numbered_lines
-from queue_wire.control.listeners import IMPLICIT_TLS, ON_DEMAND, Role, unpack_listener, unpack_listeners
+from queue_wire.control.listeners import IMPLICIT_TLS, ON_DEMAND, unpack_listener, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.ondemand import unpack_on_demand_users, unpack_ondemand
@@ -82,6 +83,7 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
     if not faulty & {"ondemand", "ondemandusers"}:
         yield from _idle_customers(home)
     yield from _deaf_listeners(home)
+    yield from _unknown_classes(home, faulty)
     if "checkpassword" not in faulty:
         yield from _unusable_program(home)
     yield from _unknown_names(home)
@@ -215,7 +217,7 @@ def _unusable_listeners(home: Home) -> Iterator[ControlFault]:
         elif listener.role in ON_DEMAND and not {"ondemand", "ondemandusers"} <= there:
             why = "control/ondemandusers says who may, and control/ondemand which domains are `atrn`"
             yield ControlFault("smtpd", number, f"nobody can take mail by {role}: {why}")
-        elif listener.role is not Role.MX and (listener.role in ON_DEMAND or "relayclients" not in there):
+        elif listener.role.for_users and (listener.role in ON_DEMAND or "relayclients" not in there):
             if "smtpdcert" not in there:
                 why = "no AUTH is offered without a certificate, which control/smtpdcert would name"
             elif not there & {"smtpdusers", "checkpassword"}:
@@ -254,6 +256,24 @@ def _deaf_listeners(home: Home) -> Iterator[ControlFault]:
         if each.proxy and not balancers:
             why = f"port {each.port} has option proxy, and control/proxyclients has no host; every client is refused"
             yield ControlFault("smtpd", None, why)
+
+
+def _unknown_classes(home: Home, faulty: Collection[str]) -> Iterator[ControlFault]:
+    """Yield the lines that give a class that control/priorities does not name; none of a file that is unusable."""
+    if "priorities" in faulty:
+        return
+    classes = read_classes(home)
+    given = []
+    if "priorityrules" not in faulty:
+        for number, line in numbered_lines(read_control(home, "priorityrules") or b""):
+            given.append(("priorityrules", number, line.rpartition(b":")[2].decode("ascii")))
+    if "smtpd" not in faulty:
+        for number, line in numbered_lines(read_control(home, "smtpd") or b""):
+            given.append(("smtpd", number, unpack_listener(line).priority))
+    for file, number, name in given:
+        if name and name not in classes:
+            why = f"there is no class {name} in control/priorities, so it has no effect; the classes are"
+            yield ControlFault(file, number, f"{why} {', '.join(classes)}")
 
 
 def _unknown_names(home: Home) -> Iterator[ControlFault]:

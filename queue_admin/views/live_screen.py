@@ -1,9 +1,10 @@
-"""The lines of `queuectl top --watch`: two readings, and a ranking, as text for a terminal of some size. Pure.
+"""The lines of `queuectl top --watch`: two readings of each queue, and a ranking, as text for a terminal. Pure.
 
 What comes first matters most: the lines that do not fit are left out at the bottom. Each is cut to the width.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from queue_admin.metrics.reading import Reading
 from queue_admin.printable import size_text, span, visible
@@ -14,25 +15,35 @@ DESTINATIONS = 8
 CHANNELS = (b"local", b"remote")
 
 
-def live_lines(
-    reading: Reading, before: Reading | None, ranking: Sequence[str], queue: str, width: int, height: int
-) -> list[str]:
-    """Return at most `height` lines of at most `width` characters. `before` is an earlier reading, for the rates."""
-    same_run = before is not None and before.number(b"started") == reading.number(b"started")
-    lines = [_head(reading, queue)]
-    if reading.figures:
-        lines += _rates(reading, before if same_run else None)
-        lines += _messages(reading)
-    else:
-        lines.append(reading.trouble)
-    lines += ["", *_processes(reading, before)]
-    lines += _destinations(reading, max(2, min(DESTINATIONS, (height - len(lines)) // 2 - 2)))
+class LiveQueue(NamedTuple):
+    """A queue that is shown; `name` is empty if it is the only one. `before` is an earlier reading, for the rates."""
+
+    name: str
+    path: str
+    reading: Reading
+    before: Reading | None
+
+
+def live_lines(queues: Sequence[LiveQueue], ranking: Sequence[str], width: int, height: int) -> list[str]:
+    """Return at most `height` lines of at most `width` characters."""
+    lines: list[str] = []
+    for reading, before, head in ((each.reading, each.before, _head(each)) for each in queues):
+        same_run = before is not None and before.number(b"started") == reading.number(b"started")
+        lines.append(head)
+        if reading.figures:
+            lines += _rates(reading, before if same_run else None)
+            lines += _messages(reading)
+        else:
+            lines.append(reading.trouble)
+    lines += ["", *_processes(queues)]
+    lines += _destinations(queues, max(2, min(DESTINATIONS, (height - len(lines)) // 2 - 2)))
     if ranking:
         lines += ["", *ranking]
     return [line[:width] for line in lines[:height]]
 
 
-def _head(reading: Reading, queue: str) -> str:
+def _head(one: LiveQueue) -> str:
+    reading, queue = one.reading, f"{one.name}: {one.path}" if one.name else one.path
     if not reading.figures:
         return f"{queue}  {moment(int(reading.at))}"
     up = span(reading.at - reading.number(b"started"))
@@ -80,39 +91,46 @@ def _messages(reading: Reading) -> Iterator[str]:
 MARKS = ("held", "corrupt", "announced", "bouncing", "removing")
 
 
-def _processes(reading: Reading, before: Reading | None) -> Iterator[str]:
+def _processes(queues: Sequence[LiveQueue]) -> Iterator[str]:
     yield f"{'process':<14}{'pid':>9}{'CPU %':>8}{'MB':>8}{'up':>9}"
-    old = {each.pid: each for each in before.processes} if before is not None else {}
-    for each in reading.processes:
-        known = old.get(each.pid)
-        percent = None
-        if known is not None and before is not None and reading.at > before.at:
-            percent = 100 * max(0.0, each.cpu - known.cpu) / (reading.at - before.at)
-        shown = _number(percent)
-        yield f"{each.program:<14}{each.pid:>9}{shown:>8}{each.memory / 1e6:>8.0f}{span(each.age):>9}"
+    for name, _, reading, before in queues:
+        old = {each.pid: each for each in before.processes} if before is not None else {}
+        for each in reading.processes:
+            known = old.get(each.pid)
+            percent = None
+            if known is not None and before is not None and reading.at > before.at:
+                percent = 100 * max(0.0, each.cpu - known.cpu) / (reading.at - before.at)
+            shown = _number(percent)
+            line = f"{each.program:<14}{each.pid:>9}{shown:>8}{each.memory / 1e6:>8.0f}{span(each.age):>9}"
+            yield f"{line}  {name}".rstrip()
 
 
-def _destinations(reading: Reading, most: int) -> Iterator[str]:
-    waiting = [each for each in reading.figures if each.name == b"waiting"]
-    waiting.sort(key=lambda each: (-each.number, each.labels))
+def _destinations(queues: Sequence[LiveQueue], most: int) -> Iterator[str]:
+    waiting = _most(queues, b"waiting")
     if waiting:
         yield ""
         yield f"{'waiting':>8}{'in flight':>11}{'window':>8}  destination"
-    for each in waiting[:most]:
-        in_flight, window = (reading.number(name, *each.labels) for name in (b"in-flight", b"window"))
-        yield f"{each.number:>8.0f}{in_flight:>11.0f}{window:>8.0f}  {_place(each)}"
-    dead = [each for each in reading.figures if each.name == b"suspended"]
-    dead.sort(key=lambda each: (-each.number, each.labels))
+    for one, each in waiting[:most]:
+        in_flight, window = (one.reading.number(name, *each.labels) for name in (b"in-flight", b"window"))
+        yield f"{each.number:>8.0f}{in_flight:>11.0f}{window:>8.0f}  {_place(one, each)}"
+    dead = _most(queues, b"suspended")
     if dead:
         yield ""
         yield f"{'deferred':>8}  dead destination"
-    for each in dead[:most]:
-        yield f"{each.number:>8.0f}  {_place(each)}"
+    for one, each in dead[:most]:
+        yield f"{each.number:>8.0f}  {_place(one, each)}"
 
 
-def _place(figure: Figure) -> str:
+def _most(queues: Sequence[LiveQueue], name: bytes) -> list[tuple[LiveQueue, Figure]]:
+    """Return the figures of a name, the largest first, each with its queue."""
+    found = [(one, each) for one in queues for each in one.reading.figures if each.name == name]
+    return sorted(found, key=lambda pair: (-pair[1].number, pair[1].labels))
+
+
+def _place(one: LiveQueue, figure: Figure) -> str:
     channel, nexthop = figure.labels
-    return visible(nexthop) if channel == b"remote" else f"{visible(nexthop)} (local)"
+    shown = visible(nexthop) if channel == b"remote" else f"{visible(nexthop)} (local)"
+    return f"{shown}, {one.name}" if one.name else shown
 
 
 def _number(value: float | None) -> str:

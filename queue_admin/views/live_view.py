@@ -18,13 +18,13 @@ from types import FrameType, TracebackType
 
 from queue_admin.metrics.reading import Reading, take_reading
 from queue_admin.printable import visible
-from queue_admin.views.live_screen import live_lines
+from queue_admin.views.live_screen import LiveQueue, live_lines
 from queue_admin.views.queue_walk import QueueWalk
 from queue_admin.views.ranked_messages import rank
 from queue_admin.views.ranking import Ranking
 from queue_base.errors import Failure
 from queue_base.home import Home
-from queue_base.queue.layout import Layout
+from queue_base.queue.layout import open_layout
 from queue_wire.logline import moment
 
 INTERVAL = 2.0
@@ -112,10 +112,10 @@ class LiveTerminal:
 
 
 class Ranker:
-    """Ranks the messages of the queue in a thread, again and again. `lines` is the last table."""
+    """Ranks the messages of all queues in a thread, again and again. `lines` is the last table."""
 
-    def __init__(self, layout: Layout, queues: Sequence[str], by: str) -> None:
-        self._layout = layout
+    def __init__(self, homes: Sequence[Home], queues: Sequence[str], by: str) -> None:
+        self._homes = homes
         self._queues = queues
         self._by = by
         self.lines: list[str] = []
@@ -125,35 +125,39 @@ class Ranker:
         while True:
             begun, at = time.monotonic(), time.time()
             ranking = Ranking()
-            try:
-                for _ in rank(QueueWalk(self._layout, self._queues, at), self._by, ranking):
-                    time.sleep(0)  # The view has its turn.
-            except Failure as error:
-                self.lines = [str(error)]
-            else:
-                head = f"{'messages':>8}{'recipients':>12}{'MB':>10}  {self._by}, as of {moment(int(at))}"
-                self.lines = [head] + [
-                    f"{row.messages:>8}{row.recipients:>12}{row.size / 1e6:>10.1f}  {visible(row.key)}"
-                    for row in ranking.rows(RANKED)
-                ]
+            troubles: list[str] = []
+            for home in self._homes:
+                try:
+                    for _ in rank(QueueWalk(open_layout(home.queue), self._queues, at), self._by, ranking):
+                        time.sleep(0)  # The view has its turn.
+                except Failure as error:
+                    troubles.append(str(error))
+            head = f"{'messages':>8}{'recipients':>12}{'MB':>10}  {self._by}, as of {moment(int(at))}"
+            rows = [
+                f"{row.messages:>8}{row.recipients:>12}{row.size / 1e6:>10.1f}  {visible(row.key)}"
+                for row in ranking.rows(RANKED)
+            ]
+            self.lines = [*troubles, head, *rows] if len(troubles) < len(self._homes) else troubles
             time.sleep(max(REST_LEAST, REST * (time.monotonic() - begun)))
 
 
-def show_live(home: Home, layout: Layout, queues: Sequence[str], by: str) -> None:
+def show_live(home: Home, queues: Sequence[str], by: str) -> None:
     """Show the view until it is ended."""
-    ranker = Ranker(layout, queues, by)
-    before: Reading | None = None
+    homes = home.each()
+    ranker = Ranker(homes, queues, by)
+    before: dict[str, Reading] = {}
     try:
         with LiveTerminal() as terminal:
             while True:
-                reading, begun = take_reading(home, None), time.monotonic()
+                readings, begun = {one.name: take_reading(one, None) for one in homes}, time.monotonic()
+                shown = [LiveQueue(one.name, one.queue, readings[one.name], before.get(one.name)) for one in homes]
                 while (left := INTERVAL - (time.monotonic() - begun)) > 0:
                     size = os.get_terminal_size(sys.stdout.fileno())
                     ranking = ranker.lines
-                    lines = live_lines(reading, before, ranking, home.queue, size.columns, size.lines)
+                    lines = live_lines(shown, ranking, size.columns, size.lines)
                     terminal.draw(lines, size.lines)
                     if terminal.wait(left):
                         return
-                before = reading
+                before = readings
     except (KeyboardInterrupt, _ViewEnded):
         return

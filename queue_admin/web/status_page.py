@@ -44,8 +44,13 @@ class RankedView(NamedTuple):
     at: float
 
 
-def document(title: str, host: str, body: Sequence[Markup], refresh: bool = False, query: str = "") -> bytes:
-    """Return a page. `host` names the queue; `query` is what the search field has."""
+def document(
+    title: str, host: str, body: Sequence[Markup], refresh: bool = False, query: str = "", base: str = ""
+) -> bytes:
+    """Return a page. `host` names the queue; `query` is what the search field has.
+
+    `base` is what the paths of the pages of a queue begin with, `/queue/NAME` if there are several.
+    """
     again = tag("meta", http_equiv="refresh", content=str(REFRESH)) if refresh else None
     head = tag(
         "head",
@@ -56,17 +61,18 @@ def document(title: str, host: str, body: Sequence[Markup], refresh: bool = Fals
         tag("style", STYLE),
     )
     field = tag("input", name="q", value=query, placeholder="address, domain or id", aria_label="Search", maxlength=200)
-    form = tag("form", field, tag("button", "Search"), action="/search", method="get", role="search")
-    name = tag("div", tag("h1", tag("a", title, href="/")), tag("p", outside(host)))
+    form = tag("form", field, tag("button", "Search"), action=f"{base}/search", method="get", role="search")
+    place = join(tag("a", "all queues", href="/"), " ", outside(host)) if base else outside(host)
+    name = tag("div", tag("h1", tag("a", title, href=f"{base}/")), tag("p", place))
     foot = tag("footer", tag("p", "queuectl web reads only. Times are UTC."))
     whole = tag("html", head, tag("body", tag("header", name, form), tag("main", *body), foot), lang="en")
     return f"<!DOCTYPE html>\n{whole}\n".encode("utf-8", "replace")
 
 
 def status(
-    reading: Reading, samples: Sequence[HistorySample], rankings: Sequence[RankedView]
+    reading: Reading, samples: Sequence[HistorySample], rankings: Sequence[RankedView], base: str = ""
 ) -> list[Markup]:
-    """Return the content of the first page."""
+    """Return the content of the first page of a queue."""
     body = [findings(reading), _tiles(reading)]
     times = [each.at for each in samples]
     body.append(
@@ -109,11 +115,20 @@ def status(
             class_="pair",
         )
     )
-    body += _destinations(reading)
+    body += _destinations(reading, base)
     if rankings:
         body.append(tag("h2", "What is in the queue"))
-        body.append(tag("div", *(_ranking(each) for each in rankings), class_="pair"))
+        body.append(tag("div", *(_ranking(each, base) for each in rankings), class_="pair"))
     body += _daemons(reading)
+    return body
+
+
+def overview(readings: Mapping[str, Reading]) -> list[Markup]:
+    """Return the content of the first page of several queues, by their names."""
+    body: list[Markup] = []
+    for name, reading in readings.items():
+        body.append(tag("h2", tag("a", "Queue ", outside(name), href=f"/queue/{quote(name)}/")))
+        body += [findings(reading), _tiles(reading)]
     return body
 
 
@@ -177,13 +192,13 @@ def _tiles(reading: Reading) -> Markup:
     )
 
 
-def _destinations(reading: Reading) -> list[Markup]:
+def _destinations(reading: Reading, base: str) -> list[Markup]:
     rows: list[list[Child]] = []
     waiting = [each for each in reading.figures if each.name == b"waiting"]
     for each in sorted(waiting, key=lambda one: (-one.number, one.labels)):
         numbers = [reading.number(name, *each.labels) for name in (b"in-flight", b"window")]
         rows.append([_place(*each.labels), _count(each.number), *map(_count, numbers)])
-    body = [tag("h2", "Destinations"), tag("p", tag("a", "All destinations", href="/destinations"))]
+    body = [tag("h2", "Destinations"), tag("p", tag("a", "All destinations", href=f"{base}/destinations"))]
     if rows:
         body.append(table("In delivery now", ["destination", "waiting", "in flight", "window"], rows, 3))
     dead = sorted((each for each in reading.figures if each.name == b"suspended"), key=lambda one: -one.number)
@@ -197,9 +212,9 @@ def _place(channel: bytes, nexthop: bytes) -> Markup:
     return join(outside(visible(nexthop)), " (local)" if channel == b"local" else None)
 
 
-def _ranking(view: RankedView) -> Markup:
+def _ranking(view: RankedView, base: str) -> Markup:
     rows: list[list[Child]] = [
-        [tag("a", outside(visible(row.key)), href=f"/search?q={quote(row.key)}"), row.messages, row.recipients,
+        [tag("a", outside(visible(row.key)), href=f"{base}/search?q={quote(row.key)}"), row.messages, row.recipients,
          size_text(row.size)]
         for row in view.rows
     ]  # fmt: skip
@@ -237,11 +252,11 @@ def destinations(found: Sequence[tuple[str, DestinationFact]], most: int) -> lis
     return [tag("h2", "Destinations"), tag("p", more, class_="soft"), table("All", heads, rows, 4)]
 
 
-def search_results(found: Sequence[Found], ended: str) -> list[Markup]:
+def search_results(found: Sequence[Found], ended: str, base: str = "") -> list[Markup]:
     """Return the content of a page of search results; `ended` says how far the search has come."""
     rows: list[list[Child]] = [
-        [tag("a", each.long_id, href=f"/message/{quote(each.long_id)}", class_="whole"), each.state, span(each.age),
-         tag("span", size_text(each.size), class_="whole"), outside(f"<{visible(each.sender)}>", 80),
+        [tag("a", each.long_id, href=f"{base}/message/{quote(each.long_id)}", class_="whole"), each.state,
+         span(each.age), tag("span", size_text(each.size), class_="whole"), outside(f"<{visible(each.sender)}>", 80),
          outside(visible(each.recipient), 80)]
         for each in found
     ]  # fmt: skip

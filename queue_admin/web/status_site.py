@@ -1,5 +1,7 @@
 """What `queuectl web` answers to each path. It reads only: no request changes anything in the queue.
 
+Where there are several queues, the pages of each are below /queue/NAME, and the first page shows all.
+
 What costs much is bounded: the rankings come from a walk in the background, all destinations are asked for at most once
 in DESTINATIONS_SECONDS, and one search runs at a time, for some seconds.
 """
@@ -7,14 +9,14 @@ in DESTINATIONS_SECONDS, and one search runs at a time, for some seconds.
 import threading
 import time
 from http import HTTPStatus
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from queue_admin.logs.find_log import find_log
 from queue_admin.logs.message_log import MessageLog
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.messages.description import describe, find_message
 from queue_admin.messages.detail import CHANNELS
-from queue_admin.messages.search import search
+from queue_admin.messages.search import SECONDS, search
 from queue_admin.messages.survey import Snapshot
 from queue_admin.metrics.oldest_walk import Background
 from queue_admin.metrics.reading import Reading, take_reading
@@ -26,9 +28,9 @@ from queue_admin.web import status_page
 from queue_admin.web.history import History
 from queue_admin.web.page_server import HTML, Page
 from queue_admin.web.status_page import POLICY, RankedView
-from queue_base.errors import Failure
+from queue_base.errors import Failure, Temporary
 from queue_base.home import Home
-from queue_base.queue.layout import Layout
+from queue_base.queue.layout import open_layout
 from queue_wire.admin.facts import DestinationFact
 from queue_wire.html import Markup, tag
 
@@ -41,15 +43,21 @@ DESTINATIONS_SECONDS = 5.0
 LOG_SECONDS = 5.0  # For the search of the log for the lines about a message,
 LOG_LINES = 300  # of which so many are shown.
 TITLE = "Mail queue"
+NO_QUERY = "What is to be found? An address, part of one, or the id of a message."
+NO_PAGE = "There is no such page."
+
+
+class SearchBusy(Temporary):
+    """Another search is running."""
 
 
 class StatusSite:
-    """The pages of one home."""
+    """The pages of one queue; `base` is what their paths begin with."""
 
-    def __init__(self, home: Home, layout: Layout) -> None:
+    def __init__(self, home: Home, base: str = "") -> None:
         self._home = home
-        self._layout = layout
-        self._oldest = Background(layout)
+        self._base = base
+        self._oldest = Background(home)
         self._history = History(self._read)
         self._rankings: list[RankedView] = []
         self._searching = threading.Lock()
@@ -65,27 +73,30 @@ class StatusSite:
     def answer(self, target: str, accept: str) -> Page:
         """Return the page for a request's target."""
         try:
-            parts = urlsplit(target)
-            query = parse_qs(parts.query, max_num_fields=4, errors="surrogateescape").get("q", [""])[0].strip()
+            path, query = _parse(target)
         except ValueError:
-            return self._say(HTTPStatus.BAD_REQUEST, "There is no such page.")
-        path = unquote(parts.path, errors="replace")
+            return self._say(HTTPStatus.BAD_REQUEST, NO_PAGE)
         if path == "/":
-            body = status_page.status(self._history.latest(), self._history.samples(), self._rankings)
+            body = status_page.status(self.latest(), self._history.samples(), self._rankings, self._base)
             return self._page(HTTPStatus.OK, body, refresh=True)
         if path == "/destinations":
             return self._all_destinations()
         if path == "/search":
-            return self._search(query[:200])
+            return self._search(query)
         if path.startswith("/message/"):
             return self._message(path.removeprefix("/message/"))
-        return self._say(HTTPStatus.NOT_FOUND, "There is no such page.")
+        return self._say(HTTPStatus.NOT_FOUND, NO_PAGE)
 
     def _page(self, code: HTTPStatus, body: list[Markup], refresh: bool = False, query: str = "") -> Page:
-        return Page(code, HTML, status_page.document(TITLE, self._home.queue, body, refresh, query), POLICY)
+        page = status_page.document(TITLE, self._home.queue, body, refresh, query, self._base)
+        return Page(code, HTML, page, POLICY)
 
     def _say(self, code: HTTPStatus, text: str, query: str = "") -> Page:
         return self._page(code, [tag("p", text)], query=query)
+
+    def latest(self) -> Reading:
+        """Return a reading that is at most a second old."""
+        return self._history.latest()
 
     def _read(self) -> Reading:
         return take_reading(self._home, self._oldest.found)
@@ -105,23 +116,32 @@ class StatusSite:
 
     def _search(self, query: str) -> Page:
         if not query:
-            return self._say(HTTPStatus.OK, "What is to be found? An address, part of one, or the id of a message.")
-        if not self._searching.acquire(timeout=1.0):
-            return self._say(HTTPStatus.SERVICE_UNAVAILABLE, "Another search is running; try again.", query)
+            return self._say(HTTPStatus.OK, NO_QUERY)
         try:
-            found, looked_at, is_all = search(self._layout, query.encode("utf-8", "surrogateescape"))
+            return self._page(HTTPStatus.OK, self.results(query, SECONDS), query=query)
+        except SearchBusy as error:
+            return self._say(HTTPStatus.SERVICE_UNAVAILABLE, str(error), query)
         except Failure as error:
             return self._say(HTTPStatus.OK, str(error), query)
+
+    def results(self, query: str, seconds: float) -> list[Markup]:
+        """Return what a search of so many seconds finds. Raises SearchBusy, Failure."""
+        if not self._searching.acquire(timeout=1.0):
+            raise SearchBusy("Another search is running; try again.")
+        try:
+            layout = open_layout(self._home.queue)
+            found, looked_at, is_all = search(layout, query.encode("utf-8", "surrogateescape"), seconds)
         finally:
             self._searching.release()
         number = f"{len(found)} found, {looked_at} looked at."
         ended = number if is_all else f"{number} There may be more: the search ended here; queuectl list finds all."
-        return self._page(HTTPStatus.OK, status_page.search_results(found, ended), query=query)
+        return status_page.search_results(found, ended, self._base)
 
     def _message(self, name: str) -> Page:
         try:
-            snapshot = find_message(self._layout, name)
-            lines = describe(self._home, self._layout, snapshot)
+            layout = open_layout(self._home.queue)
+            snapshot = find_message(layout, name)
+            lines = describe(self._home, layout, snapshot)
             body = status_page.message(snapshot.long_id, lines, {"the log": self._log_lines(snapshot)})
         except Failure as error:
             return self._say(HTTPStatus.NOT_FOUND, str(error))
@@ -160,10 +180,64 @@ class StatusSite:
             for by in RANKED_BY:
                 ranking = Ranking()
                 try:
-                    for _ in rank(QueueWalk(self._layout, QUEUES, time.time()), by, ranking):
+                    for _ in rank(QueueWalk(open_layout(self._home.queue), QUEUES, time.time()), by, ranking):
                         pass
                 except Failure:
                     continue
                 found.append(RankedView(by, ranking.rows(RANKED), time.time()))
             self._rankings = found
             wait.wait(max(REST_LEAST, REST * (time.monotonic() - begun)))
+
+
+class SeveralSites:
+    """The pages of a home with several queues."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._sites = {one.name: StatusSite(one, f"/queue/{quote(one.name)}") for one in home.each()}
+
+    def start(self) -> None:
+        """Begin the work in the background."""
+        for site in self._sites.values():
+            site.start()
+
+    def answer(self, target: str, accept: str) -> Page:
+        """Return the page for a request's target."""
+        try:
+            path, query = _parse(target)
+        except ValueError:
+            return self._page(HTTPStatus.BAD_REQUEST, [tag("p", NO_PAGE)])
+        if path == "/":
+            readings = {name: site.latest() for name, site in self._sites.items()}
+            return self._page(HTTPStatus.OK, status_page.overview(readings), refresh=True)
+        if path == "/search":
+            return self._search(query)
+        name, slash, _ = path.removeprefix("/queue/").partition("/")
+        if path.startswith("/queue/") and slash and name in self._sites:
+            return self._sites[name].answer(target.removeprefix(f"/queue/{quote(name)}"), accept)
+        return self._page(HTTPStatus.NOT_FOUND, [tag("p", NO_PAGE)])
+
+    def _page(self, code: HTTPStatus, body: list[Markup], refresh: bool = False, query: str = "") -> Page:
+        return Page(code, HTML, status_page.document(TITLE, self._home.path, body, refresh, query), POLICY)
+
+    def _search(self, query: str) -> Page:
+        """Search all queues, or the one that is named before an id."""
+        if not query:
+            return self._page(HTTPStatus.OK, [tag("p", NO_QUERY)])
+        named, _, rest = query.partition("/")
+        sites = {named: self._sites[named]} if rest and named in self._sites else self._sites
+        body: list[Markup] = []
+        for name, site in sites.items():
+            body.append(tag("p", "Queue ", tag("a", name, href=f"/queue/{quote(name)}/")))
+            try:
+                body += site.results(rest if sites is not self._sites else query, SECONDS / len(sites))
+            except Failure as error:
+                body.append(tag("p", str(error)))
+        return self._page(HTTPStatus.OK, body, query=query)
+
+
+def _parse(target: str) -> tuple[str, str]:
+    """Return the path of a request's target, and what is to be searched for. Raises ValueError."""
+    parts = urlsplit(target)
+    query = parse_qs(parts.query, max_num_fields=4, errors="surrogateescape").get("q", [""])[0].strip()
+    return unquote(parts.path, errors="replace"), query[:200]

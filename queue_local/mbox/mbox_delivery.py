@@ -17,7 +17,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 
-from queue_base.durable import write_all
+from queue_base.durable import check_works, write_all
 from queue_base.errors import Temporary, reason
 from queue_local.mbox.dotlock import Journal, fold
 from queue_local.mbox.mbox_lock import Box, open_box
@@ -76,6 +76,7 @@ def _append(box: Box, head: bytes, message: int) -> None:
             write_all(box.handle, piece)
             box.touch()
         os.fsync(box.handle)
+        check_works(box.handle)
     except BaseException:
         _cut_back(box, length)
         raise

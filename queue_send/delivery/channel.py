@@ -34,7 +34,7 @@ from queue_send.scheduler.retry import AGAIN_AFTER, SKIPS, next_attempt, within_
 from queue_send.scheduler.scheduler import Scheduler
 from queue_wire import logline
 from queue_wire.address import split_address, verp_sender
-from queue_wire.admin.cause import DAEMON_FULL, EXITING, LOG_BLOCKED, REMOVALS_BEHIND
+from queue_wire.admin.cause import DAEMON_FULL, DISK_FAILED, EXITING, LOG_BLOCKED, REMOVALS_BEHIND
 from queue_wire.admin.returning import RecipientSelector
 from queue_wire.control.localroutes import is_route_name
 from queue_wire.format_error import FormatError
@@ -131,6 +131,8 @@ class Channel:
             return EXITING
         if self._log.full:
             return LOG_BLOCKED
+        if self._store.disk.failed:
+            return DISK_FAILED
         if self._cleaner.behind:
             return REMOVALS_BEHIND
         return DAEMON_FULL if self._daemons_full else b""

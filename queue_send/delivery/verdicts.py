@@ -231,3 +231,4 @@ class Verdicts:
             except OSError as error:
                 path = error.filename or f"{self._kind}/{attempt.message}"
                 self._log.warning(f"trouble marking {path}: {reason(error)}; message will be delivered twice!")
+                self._store.disk.note()

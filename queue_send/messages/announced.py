@@ -36,6 +36,7 @@ from queue_base.errors import reason
 from queue_base.queue.layout import Layout, is_there
 from queue_base.queue.marks_file import MarksFile
 from queue_send.config import ConfigFiles
+from queue_send.disk_retry import QueueDisk
 from queue_send.log import Log
 from queue_send.loop import Shutdown
 from queue_send.messages.envelopes import CHANNELS, Envelopes, KeptEnvelope
@@ -209,6 +210,7 @@ class Announced:
         self._pace = Pace(self._begun)
         self._mode = CLASSIFY
         self._marks: MarksFile | None = None
+        self.disk = QueueDisk(layout.queue, log)
         self._broken_until = 0.0  # Mail is classified until then, because a mark could not be written.
         self._opened = False
         self._looked = False
@@ -341,6 +343,7 @@ class Announced:
         """
         path = error.filename or f"{self._layout.queue}/marks"
         self._log.warning(f"trouble marking {path}: {reason(error)}; message will be delivered twice!")
+        self.disk.note()
         self._broken_until = time.monotonic() + BROKEN_SECONDS
         if not known.all_done:
             self._ask(known, known.identity.message)

@@ -339,6 +339,7 @@ class Messages:
             except OSError as error:
                 path = error.filename or message
                 self._log.warning(f"trouble marking {path}: {reason(error)}; message will be delivered twice!")
+                self.store.disk.note()
         for kind in known.sizes:
             if kind not in known.left and known.left:
                 try:

@@ -53,6 +53,7 @@ class Store:
         self.layout = layout
         self.announced = announced
         self.envelopes = announced.envelopes
+        self.disk = announced.disk
         # The messages with a mark in hold/ or corrupt/. Messages (life_cycle.py) updates them when it changes a mark.
         self.held = marked_messages(layout, "hold")
         self.parked = marked_messages(layout, "corrupt")

@@ -99,7 +99,7 @@ class EnqueuePrograms:
     async def run(
         self, program: str, client: dict[bytes, bytes], message: GivenMessage, seconds: float = SECONDS
     ) -> tuple[Answer, bytes]:
-        """Return what became of a message, and what the log is to say of the program: nothing if it is queued.
+        """Return what became of a message, and what the log is to say of the program.
 
         `client` has environment variables; one that is empty is taken away.
         """
@@ -122,13 +122,13 @@ class EnqueuePrograms:
             what = f"failed: it exited 0 but did not read everything: {unread} bytes are left"
             return _answer(TEMPORARY, "qq temporary problem (#4.3.0)"), what.encode()
         if code == 0:
-            return _answer(ACCEPTED, "ok -"), b""
+            return _answer(ACCEPTED, "ok -"), b"accepts message"
         if code < 0:
             return _answer(TEMPORARY, "qq crashed (#4.3.0)"), b"failed: it was killed by signal %d" % -code
         known = known_code(code)
         text = explain_code(known)
         if is_permanent(known):
-            return _answer(PERMANENT, text), b"refuses message: it exited %d" % code
+            return _answer(PERMANENT, text), b"refuses message: it exited %d: %s" % (code, text.encode())
         return _answer(TEMPORARY, text), f"failed: it exited {code}: {text}".encode()
 
     async def _run(self, program: str, environment: dict[bytes, bytes], given: _Input) -> int:

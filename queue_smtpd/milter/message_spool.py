@@ -1,7 +1,7 @@
 """Text of a message while filters look at it: in memory while it is small, then in a file without a name.
 
 The file is in the directory for temporary files (TMPDIR, else /tmp), and gone when the process ends. Once the disk
-refuses a write, the spool has `failed`, and what is added is thrown away.
+refuses a write, the spool has `failed`, `why` says how, and what is added is thrown away.
 """
 
 import os
@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 
 from queue_base.durable import write_all
+from queue_base.errors import reason
 
 # Bytes of one message in memory, and of all of this process.
 KEPT = 256 << 10
@@ -29,10 +30,11 @@ class SpoolMemory:
 class MessageSpool:
     """The text of one message, or one body, of at most `most` bytes; 0: no limit. `size` is its bytes so far."""
 
-    __slots__ = ("_file", "_memory", "_most", "_parts", "failed", "size")
+    __slots__ = ("_file", "_memory", "_most", "_parts", "failed", "size", "why")
 
     def __init__(self, memory: SpoolMemory, most: int = 0) -> None:
         self.failed = False
+        self.why = ""
         self.size = 0
         self._memory = memory
         self._most = most
@@ -45,15 +47,15 @@ class MessageSpool:
             return
         self.size += len(data)
         if self._most and self.size > self._most:
-            self._fail()
+            self._fail("it is too large")
         elif self._file < 0 and self.size <= KEPT and self._memory.used + len(data) <= ALL_KEPT:
             self._parts.append(data)
             self._memory.used += len(data)
         else:
             try:
                 self._write(data)
-            except OSError:
-                self._fail()
+            except OSError as error:
+                self._fail(reason(error))
 
     def _write(self, data: bytes) -> None:
         if self._file < 0:
@@ -65,9 +67,10 @@ class MessageSpool:
             write_all(self._file, b"".join(parts))
         write_all(self._file, data)
 
-    def _fail(self) -> None:
+    def _fail(self, why: str) -> None:
         self.close()
         self.failed = True
+        self.why = why
 
     def pieces(self, begin: int = 0) -> Iterator[bytes]:
         """Yield the text from a place on, in pieces of at most PIECE bytes. Raises OSError."""

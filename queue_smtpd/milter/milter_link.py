@@ -5,6 +5,7 @@ A milter that cannot be asked needs a person: an alert says so, once in a while 
 
 import asyncio
 import socket
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -26,7 +27,10 @@ class MilterTrouble(Exception):
 
 
 class MilterAlerts:
-    """What the log was told of milters that cannot be asked, of all sessions of this process."""
+    """What the log was told of milters that cannot be asked, and of messages that cannot be kept for them.
+
+    That is of all sessions of this process.
+    """
 
     __slots__ = ("_told",)
 
@@ -35,11 +39,19 @@ class MilterAlerts:
 
     def note(self, line: MilterLine, error: MilterTrouble, now: float) -> list[bytes]:
         """Return the log lines for a milter that could not be asked: an alert, or none if there was one lately."""
-        if now < self._told.get(line.name, now - ALERT_SECONDS) + ALERT_SECONDS:
-            return []
-        self._told[line.name] = now
         following = "mail is accepted without it" if line.accepts else "its mail is deferred"
-        return [alert(f"unable to ask milter {line.name}: {error}; {following}")]
+        return self._tell(line.name, f"unable to ask milter {line.name}: {error}; {following}", now)
+
+    def note_spool(self, why: str, now: float) -> list[bytes]:
+        """Return the log lines for a message that could not be kept while filters look at it."""
+        text = f"unable to keep a message for filters in {tempfile.gettempdir()}: {why}; mail is deferred"
+        return self._tell("", text, now)
+
+    def _tell(self, name: str, text: str, now: float) -> list[bytes]:
+        if now < self._told.get(name, now - ALERT_SECONDS) + ALERT_SECONDS:
+            return []
+        self._told[name] = now
+        return [alert(text)]
 
 
 class MilterLink:

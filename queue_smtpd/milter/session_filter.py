@@ -185,7 +185,8 @@ class SessionFilter:
         if each.begun:
             each.begun = False
             each.link.client.abort()
-        if each.told is None or (each.told.hello, each.told.tls) != (client.hello, client.tls):
+        # In QMTP nobody says EHLO.
+        if client.hello and (each.told is None or (each.told.hello, each.told.tls) != (client.hello, client.tls)):
             each.link.client.hello(client.hello, self._macros)
             if self._keep(each, answer := await self._exchange(each)):
                 return answer
@@ -255,16 +256,20 @@ class SessionFilter:
             return verdict._replace(discards=True)
         try:
             if spool is None or spool.failed:
+                self._fail_spool("" if spool is None else spool.why)
                 return verdict._replace(reply=QUEUE_UNAVAILABLE)
             header = await _in_turns(parse_header(spool.head(HEADER_MOST)))
             message = self._message = EditedMessage(self._received, header, spool)
-        except OSError:
+        except OSError as error:
+            self._fail_spool(reason(error))
             return verdict._replace(reply=QUEUE_UNAVAILABLE)
         fault = b""
         if self._setup.headerfaults != ACCEPT:
             fault = await _in_turns(find_header_fault(header, spool.size, self._smtputf8))
         if fault:
-            self._note(b"header", b"has " + fault)
+            fate = self._setup.headerfaults
+            word = b"refuses" if fate == REFUSE else b"holds" if fate == HOLD else b"copies"
+            self._note(b"header", word + b" message: " + fault)
             if self._setup.headerfaults == REFUSE:
                 text = b"Message header breaks RFC 5322: " + fault
                 return verdict._replace(reply=MESSAGE_REFUSED._replace(text=text))
@@ -286,13 +291,13 @@ class SessionFilter:
         try:
             answer, edits = await self._pass_message(each, message, body)
             if answer.kind is AnswerKind.REFUSE:
-                self._note(each.line.name.encode(), b"refuses message")
+                self._note_refusal(each, b"message", answer.reply)
                 return verdict._replace(reply=answer.reply)
             if answer.kind is AnswerKind.DISCARD:
                 self._note(each.line.name.encode(), b"discards message")
                 return verdict._replace(discards=True)
             if body.spool.failed:
-                raise MilterTrouble("the new body is too large, or the disk is full")
+                raise MilterTrouble(f"unable to keep the new body: {body.spool.why}")
             changed = _change_envelope(verdict, edits)
             await _in_turns(message.edit_header([edit for edit in edits if isinstance(edit, HeaderEdit)]))
             if each.link is not None and each.link.client.replaces_body:
@@ -304,9 +309,15 @@ class SessionFilter:
         finally:
             if not kept:
                 body.spool.close()
-        if changed.hold != verdict.hold:
-            self._note(each.line.name.encode(), changed.hold.replace(b"milter: ", b"holds message: ", 1))
-        return changed if changed.recipients else changed._replace(discards=True)
+        if not changed.recipients:
+            changed = changed._replace(discards=True)
+            said = b"discards message: it has removed all recipients"
+        elif changed.hold != verdict.hold:
+            said = changed.hold.replace(b"milter: ", b"holds message: ", 1)
+        else:
+            said = b"accepts message"
+        self._note(each.line.name.encode(), said)
+        return changed
 
     async def _pass_message(
         self, each: _AskedMilter, message: EditedMessage, body: "_NewBody"
@@ -376,6 +387,13 @@ class SessionFilter:
     def _note(self, name: bytes, what: bytes) -> None:
         self._log([session_log.filtered(self._session, name, what)])
 
+    def _note_refusal(self, each: _AskedMilter, what: bytes, reply: ServerReply | None) -> None:
+        """Log that a milter refuses a command or a message, perhaps for now, and with which words."""
+        reply = reply or MESSAGE_REFUSED
+        word = b"defers" if reply.code < 500 else b"refuses"
+        text = b" ".join([part for part in (b"%d" % reply.code, reply.status, reply.text) if part])
+        self._note(each.line.name.encode(), word + b" " + what + b": " + text)
+
     async def _ask_all(
         self, ask: Callable[[_AskedMilter], Awaitable[MilterAnswer]], stage: bytes
     ) -> ServerReply | None:
@@ -389,13 +407,15 @@ class SessionFilter:
                 answer = await ask(each)
             except MilterTrouble as error:
                 answer = self._fail(each, error)
+                if answer.kind is AnswerKind.REFUSE:
+                    return answer.reply
             if answer.kind is AnswerKind.ACCEPT:
                 each.takes = False
             elif answer.kind is AnswerKind.DISCARD:
                 self._note(each.line.name.encode(), b"discards message")
                 self._discards = True
             elif answer.kind is AnswerKind.REFUSE:
-                self._note(each.line.name.encode(), b"refuses " + stage)
+                self._note_refusal(each, stage, answer.reply)
                 return answer.reply
         return None
 
@@ -412,6 +432,11 @@ class SessionFilter:
             each.passed, each.takes = True, False
             return MilterAnswer(AnswerKind.ACCEPT)
         return MilterAnswer(AnswerKind.REFUSE, UNAVAILABLE)
+
+    def _fail_spool(self, why: str) -> None:
+        """Log that a message could not be kept until the filters have decided."""
+        self._note(b"spool", b"failed: " + why.encode("utf-8", "backslashreplace"))
+        self._log(self._alerts.note_spool(why, time.monotonic()))
 
     def _drop_link(self, each: _AskedMilter) -> None:
         link, each.link = each.link, None

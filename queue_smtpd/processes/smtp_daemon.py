@@ -45,7 +45,7 @@ from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_wire.admin.smtpd_status import ProcessStatus
-from queue_wire.control.listeners import IMPLICIT_TLS, Listener, Role
+from queue_wire.control.listeners import IMPLICIT_TLS, Listener
 from queue_wire.logline import alert, warning
 
 # Seconds between looks for what is too late.
@@ -267,7 +267,7 @@ class SmtpDaemon:
         ends = transport_ends(transport, listener.port) if proxied is None else proxied_ends(proxied)
         client, port, server, server_port = ends
         facts, setup = ClientFacts(client, server), self._setups[listener]
-        submits = listener.role is not Role.MX
+        submits = listener.role.for_users
         busy = None
         if not self._has_place(client, submits or setup.policy.trusts(facts), now):
             busy = replies.SERVER_BUSY

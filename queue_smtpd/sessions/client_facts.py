@@ -18,7 +18,8 @@ class ClientFacts(NamedTuple):
     `name` is the name that DNS has for the address and that has this address, empty if there is none. `hello` is what
     EHLO or HELO said. `user` is the authenticated one, or empty, and `mechanism` how it has authenticated. `relays`:
     RELAYCLIENT is set, so the client may send mail to everybody. `hidden`: the proxy does not know the address, which
-    is empty.
+    is empty. `qmtp`: the client speaks QMTP. `server_hidden`: the proxy does not
+    know `server`, which is empty.
     """
 
     address: str
@@ -31,11 +32,18 @@ class ClientFacts(NamedTuple):
     relays: bool = False
     mechanism: bytes = b""
     hidden: bool = False
+    qmtp: bool = False
+    server_hidden: bool = False
 
     @property
     def shown_address(self) -> str:
         """The address as people see it."""
         return self.address or ("unknown" if self.hidden else "local")
+
+    @property
+    def shown_server(self) -> str:
+        """The server's address as people see it."""
+        return self.server or ("unknown" if self.server_hidden else "local")
 
 
 def replace_client(client: ClientFacts, attributes: dict[bytes, bytes]) -> ClientFacts:
@@ -48,7 +56,9 @@ def replace_client(client: ClientFacts, attributes: dict[bytes, bytes]) -> Clien
     if b"ADDR" in attributes:
         hidden = not attributes[b"ADDR"]
         address, name = plain_address(attributes[b"ADDR"].decode()), b""
-    server = plain_address(attributes[b"DESTADDR"].decode()) if b"DESTADDR" in attributes else client.server
+    server, server_hidden = client.server, client.server_hidden
+    if b"DESTADDR" in attributes:
+        server, server_hidden = plain_address(attributes[b"DESTADDR"].decode()), not attributes[b"DESTADDR"]
     user = attributes.get(b"LOGIN", b"")
     return ClientFacts(
         address,
@@ -61,6 +71,7 @@ def replace_client(client: ClientFacts, attributes: dict[bytes, bytes]) -> Clien
         False,
         b"XCLIENT" if user else b"",
         hidden,
+        server_hidden=server_hidden,
     )
 
 

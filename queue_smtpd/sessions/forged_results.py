@@ -8,7 +8,8 @@ A field is forged if it names one of our authserv-ids: nobody but this host may 
 elsewhere. The case does not count. The id may stand behind comments, on a folded line, in quotes, with a version behind
 it. A field is also removed if its first FIELD_MOST bytes, or PARTS_MOST words, have no semicolon, or an encoded word is
 in front of it, since nobody can say whose it is. All other bytes go on as they are, so signatures of other fields are
-not broken. The header ends at the first empty line.
+not broken. The header ends at the first empty line. Where a listener takes bare CRs, a field is looked at in both ways
+in which readers take one: as a space, and as a line end.
 
 A piece costs time in proportion to its length, and at most FIELD_MOST bytes are kept back.
 """
@@ -21,12 +22,16 @@ FIELD_MOST = 4096
 # Of a field up to its first semicolon: words, spaces, brackets. Each costs time.
 PARTS_MOST = 200
 _NAME = b"authentication-results"
+_LF = 10
 # What a line of the header begins with that matters: the end of it, or one of these fields. Old mail has spaces before
 # the colon, perhaps on the next line. A bare CR, where the listener takes it, is a space for some readers.
-_LINE = re.compile(rb"\n(?:\n|authentication-results[ \t\r\n:])", re.IGNORECASE)
+_LINE = re.compile(rb"\n\n|\nauthentication-results[ \t\r\n:]", re.IGNORECASE)
 _BEGIN = re.compile(rb"authentication-results[ \t\r\n]*:", re.IGNORECASE)
 # A field ends before a line that is no continuation.
 _FIELD_END = re.compile(rb"\n(?=[^ \t\r])")
+# The same for other readers (Python's email among them): a bare CR is a line end.
+_LINE_OR_CR = re.compile(rb"\n\n|[\r\n]authentication-results[ \t\r\n:]", re.IGNORECASE)
+_FIELD_END_OR_CR = re.compile(rb"\n(?=[^ \t\r])|\r(?=[^ \t\r\n])")
 # Begins an encoded word (RFC 2047), which has no place in front of an id.
 _ENCODED = b"=?"
 _PARTS = re.compile(rb"""\\.|[()";]|\s+|[^\\()";\s]+|\\""", re.DOTALL)
@@ -71,39 +76,55 @@ def authserv_ids(value: bytes) -> frozenset[bytes] | None:
 
 
 class ForgedResults:
-    """The removal from one message; `ours` are our authserv-ids in lower case. `removed` counts fields."""
+    """The removal from one message; `ours` are our authserv-ids in lower case. `removed` counts fields.
 
-    __slots__ = ("_begins_line", "_held", "_ours", "_over", "_removing", "removed")
+    `bare`: the message may have bare CRs.
+    """
 
-    def __init__(self, ours: Set[bytes]) -> None:
+    __slots__ = (
+        *("_bare", "_before", "_behind_cr", "_ends", "_held", "_ours", "_over", "_removal_end", "_removing"),
+        "removed",
+    )
+
+    def __init__(self, ours: Set[bytes], bare: bool = False) -> None:
         self.removed = 0
+        self._ends = b"\r\n" if bare else b"\n"
+        self._bare = bare
+        # What ends the field that is being removed.
+        self._removal_end = _FIELD_END
         self._ours = ours
         # A line that may begin such a field; or the LF that may end a field that is being removed.
         self._held = b""
-        # What is held, or comes next, begins a line.
-        self._begins_line = True
+        # The line end before what is held, or comes next; empty if that begins no line.
+        self._before = b"\n"
         self._removing = self._over = False
+        # The field that is removed began behind a CR.
+        self._behind_cr = False
 
     def feed(self, text: bytes) -> bytes:
         """Take a piece of the message, with LF line ends; return what goes on."""
         if self._over or not text:
             return text
-        # A line is found by the LF before it, which is not kept back.
-        ahead = 1 if self._begins_line and not self._removing else 0
-        text = b"\n" * ahead + self._held + text
+        # A line is found by the line end before it, which is not kept back.
+        before = b"" if self._removing else self._before
+        text = before + self._held + text
+        ahead = len(before)
         self._held = b""
-        # What goes on next begins at `at`; `look` is there, or at the LF before it.
+        # What goes on next begins at `at`; `look` is there, or at the line end before it.
         at, look = ahead, 0
         passed: list[bytes] = []
         while at < len(text):
             if self._removing:
-                end = _FIELD_END.search(text, look)
+                end = self._removal_end.search(text, look)
                 if end is None:
-                    self._held = b"\n" if text.endswith(b"\n") else b""
+                    self._held = self._line_end(text)
                     break
                 self._removing = False
                 look, at = end.start(), end.end()
-            match = _LINE.search(text, look)
+                if self._behind_cr and text[look] == _LF:
+                    # It is the end of the line whose beginning stays.
+                    at = look
+            match = (_LINE_OR_CR if self._bare else _LINE).search(text, look)
             if match is None:
                 self._keep_back(text, at, passed)
                 break
@@ -116,38 +137,50 @@ class ForgedResults:
             # The last byte of the match may end the field.
             end = _FIELD_END.search(text, match.end() - 1)
             if end is None and len(text) - begin < FIELD_MOST:
-                self._held, self._begins_line = text[begin:], True
+                self._held, self._before = text[begin:], text[begin - 1 : begin]
                 break
-            at = len(text) if end is None else end.end()
-            look = at - 1
-            if self._is_forged(text[begin:at], end is not None):
+            most = begin + FIELD_MOST
+            stop = len(text) if end is None else end.end()
+            cut = _FIELD_END_OR_CR.search(text, match.end() - 1, min(stop, most)) if self._bare else None
+            if cut is not None and self._is_forged(text[begin : cut.end()], True):
+                self._removing, self._removal_end = True, _FIELD_END_OR_CR
+            elif self._is_forged(text[begin:stop], end is not None):
+                self._removing, self._removal_end = True, _FIELD_END
+            if self._removing:
                 self.removed += 1
-                self._removing = True
+                self._behind_cr = text[begin - 1] != _LF
                 at, look = begin, begin
             else:
+                at = min(stop, most) if cut is None else cut.end()
+                look = at - 1
                 passed.append(text[begin:at])
-                self._begins_line = text.endswith(b"\n")
+                self._before = self._line_end(text)
         return b"".join(passed)
 
     def end(self) -> bytes:
         """Return the rest of the message, which is complete."""
         held, self._held = self._held, b""
-        if self._removing:
-            return b""
-        if self._is_forged(held, True):
+        behind_cr = self._behind_cr
+        if not self._removing:
+            if not self._is_forged(held, True):
+                return held
             self.removed += 1
-            return b""
-        return held
+            behind_cr = self._before == b"\r"
+        return b"\n" if behind_cr and held.endswith(b"\n") else b""
+
+    def _line_end(self, text: bytes) -> bytes:
+        """Return the line end at the end of a text; empty if there is none."""
+        return text[-1:] if text[-1] in self._ends else b""
 
     def _keep_back(self, text: bytes, at: int, passed: list[bytes]) -> None:
         """Pass on the rest of a text but for a last line that may begin such a field."""
-        line = text.rfind(b"\n") + 1
+        line = max([text.rfind(end) for end in self._ends]) + 1
         last = text[line : line + len(_NAME) + 1].lower()
         if line and last and _NAME.startswith(last):
-            self._held, self._begins_line = text[line:], True
+            self._held, self._before = text[line:], text[line - 1 : line]
             passed.append(text[at:line])
         else:
-            self._begins_line = not last
+            self._before = self._line_end(text)
             passed.append(text[at:])
 
     def _is_forged(self, field: bytes, complete: bool) -> bool:

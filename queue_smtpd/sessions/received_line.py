@@ -40,10 +40,12 @@ def pack_received(client: ClientFacts, me: bytes, seconds: int, smtputf8: bool =
 
 
 def protocol_keyword(client: ClientFacts, smtputf8: bool = False) -> bytes:
-    """Return the keyword of RFC 3848, or of RFC 6531 section 4.3 for a message with SMTPUTF8.
+    """Return the keyword of RFC 3848, or of RFC 6531 section 4.3 for a message with SMTPUTF8; or qmail's, QMTP.
 
     There is none for HELO under TLS or with AUTH.
     """
+    if client.qmtp:
+        return b"QMTP"
     if not client.esmtp:
         return b"SMTP"
     word = b"UTF8SMTP" if smtputf8 else b"ESMTP"

@@ -6,10 +6,10 @@ a file that is missing makes no open relay.
 
 queue-todo rewrites recipients after the message is queued, so the rules look at what it will make of them: where
 percenthack has a domain, `user%there@here` is judged as `user@there`. An address that is this server's, such as
-`[192.0.2.1]`, is `me`. A domain with U-labels is the one with its A-labels: as another one, a local domain would be
-relayed to, unless it is in U-labels in locals or virtualdomains. There are no other forms: source routes and quotes are
-gone when a path is unpacked (queue_smtp.path). In relayed mail of a stranger `%`, `!` and `@` in a local part are
-refused, as by Postfix (allow_untrusted_routing): the server behind this one trusts it, and may take them for a route.
+`[192.0.2.1]`, is `me`. A domain with U-labels is the one with its A-labels. There are no other forms: source routes and
+quotes are gone when a path is unpacked (queue_smtp.path). In relayed mail of a stranger `%`, `!` and `@` in a local
+part are refused, as by Postfix (allow_untrusted_routing): the server behind this one trusts it, and may take them for a
+route.
 
 Whether a mailbox of this host exists is not known here. A verdict may be MailboxWanted: the caller looks it up, and
 `judge_mailbox` says what the result means. Of relayed recipients relayrecipients knows. Those of localroutes are known
@@ -24,7 +24,7 @@ from typing import NamedTuple
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.sessions.client_facts import ClientFacts
-from queue_wire.address import ascii_domain, split_address, strip_prepend
+from queue_wire.address import domain_key, split_address, strip_prepend
 from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import unpack_lines
 from queue_wire.control.localroutes import find_local_route
@@ -32,7 +32,6 @@ from queue_wire.control.networks import Network, is_listed, unpack_ip
 from queue_wire.control.relayrecipients import RelayRecipients, exists_behind
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite
 from queue_wire.control.smtproutes import Routes
-from queue_wire.format_error import FormatError
 
 _POSTMASTER = b"postmaster"
 
@@ -120,10 +119,9 @@ def judge_recipient(recipient: bytes, client: ClientFacts, rules: RelayRules) ->
         recipient = b"%s@%s" % (recipient, rules.me)
     elif _is_own_literal(domain, client):
         recipient = b"%s@%s" % (local_part, rules.me)
+    elif not domain.isascii():
+        recipient = b"%s@%s" % (local_part, domain_key(domain))
     channel, address = rewrite(recipient, rules.classify)
-    if channel is not LOCAL and not domain.isascii():
-        recipient = _with_a_labels(local_part, domain)
-        channel, address = rewrite(recipient, rules.classify)
     if trusted or not domain or (is_ours(recipient, rules) and _may_become(address, channel, rules)):
         return MailboxWanted(address, _known(address, channel, rules), recipient)
     return replies.RELAYING_DENIED
@@ -136,7 +134,7 @@ def judge_mailbox(found: MailboxFound) -> ServerReply | None:
 
 def is_ours(recipient: bytes, rules: RelayRules) -> bool:
     """Return whether everybody may send to the domain of a recipient."""
-    domain = split_address(recipient)[1].lower()
+    domain = domain_key(split_address(recipient)[1])
     if rules.rcpthosts is None:
         key = find_key(rules.classify.virtualdomains, domain)
         # Without a prepend it is an exception, and the empty key is the catch-all.
@@ -164,14 +162,6 @@ def _is_routed(address: bytes, rules: RelayRules) -> bool:
     """Return whether the server behind this one may take a relayed address for a route. One that is listed exists."""
     local_part = split_address(address)[0]
     return any(byte in local_part for byte in b"%!@") and address.lower() not in rules.relayrecipients.lines
-
-
-def _with_a_labels(local_part: bytes, domain: bytes) -> bytes:
-    """Return an address with the A-labels of its domain, which is not changed if it has none: no such host exists."""
-    try:
-        return b"%s@%s" % (local_part, ascii_domain(domain))
-    except FormatError:
-        return b"%s@%s" % (local_part, domain)
 
 
 def _is_own_literal(domain: bytes, client: ClientFacts) -> bool:

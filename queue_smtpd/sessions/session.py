@@ -1,4 +1,4 @@
-"""One SMTP session by the server's rules, without I/O: bytes of a client in, actions, replies and log lines out.
+"""A session (SMTP, QMTP) by the server's rules, without I/O: bytes of a client in, actions, replies and log lines out.
 
     actions = session.feed(data, now)      and the other methods
     data = session.data_to_send()          replies, after each call
@@ -39,6 +39,7 @@ from queue_smtp.server_replies import ServerReply
 from queue_smtpd.sessions import session_log as log
 from queue_smtpd.sessions.client_facts import ClientFacts, TlsFacts, replace_client
 from queue_smtpd.sessions.forged_results import ForgedResults
+from queue_smtpd.sessions.qmtp_server import QmtpServer
 from queue_smtpd.sessions.received_line import pack_received
 from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.sessions.session_policy import Decision, SessionPolicy
@@ -173,6 +174,7 @@ class SessionSetup(NamedTuple):
     xclients: tuple[Network, ...] = ()
     priority: str = ""
     authserv: frozenset[bytes] = frozenset()
+    qmtp: bool = False
     customers: Mapping[bytes, tuple[bytes, ...]] = NOBODY
 
 
@@ -187,11 +189,14 @@ class SmtpSession:
 
     def __init__(self, number: int, client: ClientFacts, setup: SessionSetup, now: float) -> None:
         self._number = number
-        self._client = client
+        self._client = client._replace(qmtp=setup.qmtp)
         self._setup = setup
         self._filtered = setup.filters.any
         self._begun = now
-        self._server = SmtpServer(setup.settings, secrets.token_hex(16).encode() if setup.settings.turns else b"")
+        nonce = secrets.token_hex(16).encode() if setup.settings.turns else b""
+        self._server: SmtpServer | QmtpServer = (
+            QmtpServer(setup.settings) if setup.qmtp else SmtpServer(setup.settings, nonce)
+        )
         self._speaks_for_others = False
         self._judge_proxy()
         self._port = self._server_port = 0
@@ -229,6 +234,16 @@ class SmtpSession:
     def wants_data(self) -> bool:
         """Whether the caller should read from the client."""
         return self._server.wants_data
+
+    @property
+    def paused(self) -> bool:
+        """Whether the caller should feed it again, perhaps with nothing, when others have had their turns."""
+        return isinstance(self._server, QmtpServer) and self._server.paused
+
+    @property
+    def envelope_last(self) -> bool:
+        """Whether the envelope comes behind the message: filters are asked about sender and recipients then."""
+        return self._setup.qmtp
 
     @property
     def asks(self) -> bool:
@@ -330,7 +345,7 @@ class SmtpSession:
 
         Behind XCLIENT that is the client's, since a proxy may pass on its commands.
         """
-        if self._setup.xclients:
+        if self._setup.xclients and isinstance(self._server, SmtpServer):
             self._speaks_for_others = is_listed(self._client.address, self._setup.xclients)
             self._server.offer_xclient(self._speaks_for_others)
 
@@ -342,9 +357,11 @@ class SmtpSession:
         """Note that the TLS handshake is done. What the client has said before is forgotten (RFC 3207 section 4.2)."""
         self._client = self._client._replace(tls=tls, hello=b"", esmtp=False)
         self._lines.append(log.tls_started(self._number, tls.version, tls.cipher))
-        events = self._server.secured()
-        if self._server.state is ServerState.GREETING:
-            events += self._server.greet()
+        server = self._server
+        assert isinstance(server, SmtpServer)
+        events = server.secured()
+        if server.state is ServerState.GREETING:
+            events += server.greet()
         return self._go_on(events, now)
 
     def fail_tls(self, why: str, now: float) -> list[Action]:
@@ -453,7 +470,9 @@ class SmtpSession:
         assert isinstance(asked, VerifierWanted)
         if found is None:
             return self._answer_auth(asked.user, replies.AUTH_FAILED_FOR_NOW, now)
-        return self._go_on(self._server.give_verifier(found[0]), now)
+        server = self._server
+        assert isinstance(server, SmtpServer)
+        return self._go_on(server.give_verifier(found[0]), now)
 
     def _answer_auth(self, user: bytes, reply: ServerReply, now: float) -> list[Action]:
         self._log_refusal(b"AUTH " + user, reply)
@@ -479,10 +498,12 @@ class SmtpSession:
 
     def take_rest(self) -> bytes:
         """Return what the client has sent behind ATRN, once it is the server."""
+        assert isinstance(self._server, SmtpServer)
         return self._server.take_rest()
 
     def end_turn(self, now: float) -> list[Action]:
         """End the session: the client has its mail."""
+        assert isinstance(self._server, SmtpServer)
         return self._go_on(self._server.end_turn(), now)
 
     def begin_message(self, reply: ServerReply | None, seconds: int, now: float) -> list[Action]:
@@ -494,7 +515,8 @@ class SmtpSession:
         self._received += 1
         # A user of this host (sendmail -bs) has no address, and may relay, but is no filter.
         trusted = bool(self._client.address) and self._setup.policy.relays(self._client)
-        self._forged = None if trusted else ForgedResults(self._setup.authserv)
+        bare = self._setup.settings.message.bare_line_ends
+        self._forged = None if trusted else ForgedResults(self._setup.authserv, bare)
         field = pack_received(self._client, self._setup.me, seconds, self._server.smtputf8)
         return [MessageText(field), *self._go_on(self._server.answer(), now)]
 
@@ -616,7 +638,7 @@ class SmtpSession:
     def _places(self) -> tuple[str, int, bytes, str, int]:
         """Return where the client and the server are, for the log."""
         client = self._client
-        return client.shown_address, self._port, client.name, client.server, self._server_port
+        return client.shown_address, self._port, client.name, client.shown_server, self._server_port
 
     def _log_end(self, reason: str, now: float) -> None:
         seconds = int(now - self._begun)

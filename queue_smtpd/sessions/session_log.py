@@ -13,7 +13,7 @@
     smtp 12: to <joe@example.org>
     smtp 12: refused RCPT <x@example.net>: 550_5.7.1_Relaying_denied...
     smtp 12: queued 457-tk3x2a bytes 2310 recipients 1
-    smtp 12: filter inet:127.0.0.1:8891 refuses message
+    smtp 12: filter inet:127.0.0.1:8891 refuses message: 550_5.7.1_Command_rejected
     smtp 12: discarded bytes 2310 recipients 1
     smtp 12: dropped
     smtp 12: end XCLIENT: messages 0 errors 0 seconds 0
@@ -97,7 +97,7 @@ def discarded(session: int, size: int, recipients: int) -> bytes:
 
 
 def filtered(session: int, name: bytes, what: bytes) -> bytes:
-    """A filter refuses, holds or discards, or cannot be asked."""
+    """What a filter has said to a command or a message; or it cannot be asked."""
     verb, space, rest = what[:_TEXT_MAX].partition(b": ")
     text = b"_".join(rest.split())
     return _session_line(session, b"filter %s %s%s%s" % (escape(name), _spaced(verb), space, escape(text)))

@@ -84,7 +84,7 @@ class SessionPolicy:
         return self._limits.add_error(client.address, now)
 
     def _decide_sender(self, sender: bytes, client: ClientFacts, now: float) -> ServerReply | None:
-        if self._role is not Role.MX and not may_relay(client, self._rules):
+        if self._role.for_users and not may_relay(client, self._rules):
             return replies.TLS_REQUIRED if client.tls is None else replies.AUTH_REQUIRED
         return self._count(judge_sender(sender, client, self._rules), client, now)
 

@@ -23,6 +23,7 @@ EXITING = b"leaving"
 LOG_BLOCKED = b"log"
 DAEMON_FULL = b"daemon"
 REMOVALS_BEHIND = b"removals"
+DISK_FAILED = b"disk"
 IN_FLIGHT = b"flies"
 RECORDING = b"lands"
 AWAITING_TURN = b"turn"
@@ -56,6 +57,7 @@ _SENTENCES = {
     LOG_BLOCKED: "due since {time}; the logger does not read the log, so no delivery is started",
     DAEMON_FULL: "due since {time}; the delivery daemon takes no more jobs, {some} are in flight",
     REMOVALS_BEHIND: "due since {time}; too many finished messages wait for queue-clean, so no delivery is started",
+    DISK_FAILED: "due since {time}; the queue's disk takes no changes, so no delivery is started",
     IN_FLIGHT: "{recipients} in flight to {nexthop} since {time}",
     RECORDING: "{recipients} whose result is being written to disk",
     AWAITING_TURN: "{recipients} waiting at {nexthop} for a turn",

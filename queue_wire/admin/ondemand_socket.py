@@ -9,6 +9,9 @@
     flush      the administrator's; `client` is empty
     delete     remove stored mail; `client` is the long id of one message, or empty for all. From root and the owner
     bounce     return it to its sender; likewise
+    orders     carry out the orders about the domain that are on the disk (queue_wire.files.stored_order)
+    holds      read the marks of the domain anew
+    when       nothing is done
 
 The name is a domain, `@` and a domain for that and all domains below it, or `#` and a domain, which is the same as the
 domain. Any number of requests on a connection, one after the other. The answers are those of RFC 1985 section 5:
@@ -23,6 +26,9 @@ domain. Any number of requests on a connection, one after the other. The answers
 `started` to `atrn` is followed by another answer when all that can be delivered has been: `clean` if the connection
 can carry more, since its server waits for a command; `broken` if it cannot. The descriptor is closed before. Nothing
 else may be asked meanwhile.
+
+The last three are answered with `running` if there is a run of the domain, `empty` if nothing is stored, or `later`
+with the seconds until the next probe, without a text if none is planned.
 
 The socket is in the directory of queue-intake's, where every user may go. Who may ask is up to queue-ondemand.
 """
@@ -39,7 +45,10 @@ ATRN = b"atrn"
 FLUSH = b"flush"
 DELETE = b"delete"
 BOUNCE = b"bounce"
-COMMANDS = (ETRN, ATRN, FLUSH, DELETE, BOUNCE)
+ORDERS = b"orders"
+HOLDS = b"holds"
+WHEN = b"when"
+COMMANDS = (ETRN, ATRN, FLUSH, DELETE, BOUNCE, ORDERS, HOLDS, WHEN)
 STARTED = b"started"
 EMPTY = b"empty"
 RUNNING = b"running"

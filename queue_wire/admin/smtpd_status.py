@@ -25,8 +25,8 @@ STATES = ("tls", "greeting", "command", "transaction", "message", "queueing", "l
 VERBS = ("connect", "early talker", "MAIL", "RCPT", "DATA", "AUTH", "message", "other")
 # How a session ended (at XCLIENT another one begins); others are `refused`: the server had enough of it.
 ENDS = ("QUIT", "connection lost", "timeout", "stop", "turned away", "XCLIENT", "ATRN", "refused")
-# What a filter has said to a command or a message; `failed`: it could not be asked.
-VERDICTS = ("refuses", "discards", "holds", "failed")
+# What a filter has said to a command or a message; `defers`: refuses it for now; `failed`: it could not be asked.
+VERDICTS = ("accepts", "refuses", "defers", "discards", "holds", "copies", "failed")
 COUNTED = (
     "connections", "messages", "recipients", "bytes", "dropped", "discarded", "tls", "tls-failed", "auth",
     "auth-failed", *(f"refused-{verb}-{digit}" for verb in VERBS for digit in "45"), *(f"end-{end}" for end in ENDS),

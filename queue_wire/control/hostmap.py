@@ -12,8 +12,8 @@ equal to their A-labels.
 from collections.abc import Callable, Container, Mapping
 from typing import TypeVar
 
-from queue_wire.address import ascii_domain
-from queue_wire.format_error import FormatError, InLine
+from queue_wire.address import domain_key
+from queue_wire.format_error import InLine
 
 Value = TypeVar("Value")
 
@@ -34,26 +34,15 @@ def host_key(key: bytes) -> bytes:
     """Return the key of a line in the form that find_key looks up: lower case, no final dot, A-labels."""
     # With these bytes the key would match nothing, and its line would be ignored without a warning.
     key = key.strip(b" \t")
-    return _key(key.removesuffix(b".") if len(key) > 1 else key)
+    return domain_key(key.removesuffix(b".") if len(key) > 1 else key)
 
 
 def find_key(entries: Container[bytes], host: bytes) -> bytes | None:
     """Return the key of the line for a host, or None if there is none."""
-    host = _key(host).removesuffix(b".")
+    host = domain_key(host).removesuffix(b".")
     start = 0
     while start >= 0:
         if host[start:] in entries:
             return host[start:]
         start = host.find(b".", start + 1)
     return b"" if b"" in entries else None
-
-
-def _key(host: bytes) -> bytes:
-    if host.isascii():
-        return host.lower()
-    dot = b"." if host.startswith(b".") else b""
-    try:
-        return dot + ascii_domain(host.removeprefix(b"."))
-    except FormatError:
-        # No such domain exists; its mail fails in the DNS lookup.
-        return host

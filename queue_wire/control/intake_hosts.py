@@ -9,7 +9,7 @@ these hosts may send mail to everybody.
 
 from typing import NamedTuple
 
-from queue_wire.control.lines import numbered_lines
+from queue_wire.control.lines import line_words, numbered_lines
 from queue_wire.control.networks import Network, unpack_network
 from queue_wire.control.places import ListeningPlace, unpack_place
 from queue_wire.format_error import FormatError, InLine, quoted
@@ -43,7 +43,7 @@ def unpack_intake(data: bytes) -> list[IntakeListener]:
 
 def unpack_listener(line: bytes) -> IntakeListener:
     """Return one listener. Raises FormatError."""
-    place, *words = line.split()
+    place, *words = line_words(line)
     found = unpack_place(place)
     if not words or words[0] not in (QMTP.encode(), QMQP.encode()):
         raise FormatError(f"no protocol, {QMTP} or {QMQP}: {quoted(line)}")

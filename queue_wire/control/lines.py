@@ -17,6 +17,7 @@ NUMBERS = {
     "concurrencylocal": (10, 0, 10_000),
     "concurrencyremote": (250, 0, 32_000),
     "processesremote": (1, 1, 16),
+    "todoworkers": (1, 1, 16),
     "activelimit": (20_000, 1, 1_000_000),
     "classifyafter": (1, 0, 86400),
     # In percent of the places.
@@ -63,6 +64,14 @@ def numbered_lines(data: bytes) -> list[tuple[int, bytes]]:
     """Return the lines that are not ignored, in order, each with its number in the file."""
     lines = ((number, line.rstrip(b" \t\r")) for number, line in enumerate(data.split(b"\n"), 1))
     return [(number, line) for number, line in lines if line and not line.startswith(b"#")]
+
+
+def line_words(line: bytes) -> list[bytes]:
+    """Return the words of a line, at least one. Raises FormatError for a line of form feeds and their like."""
+    words = line.split()
+    if not words:
+        raise FormatError(f"no word, but bytes that are not seen; remove the line: {quoted(line)}")
+    return words
 
 
 def unpack_lines(data: bytes) -> list[bytes]:

@@ -7,6 +7,7 @@ ADDRESS is an IPv4 address, an IPv6 address in brackets, or `*` for both. ROLE s
     mx             mail for this host's domains, from everybody (port 25)
     submission     mail from users, who must authenticate, after STARTTLS (port 587, RFC 6409)
     submissions    the same, with TLS from the first byte (port 465, RFC 8314)
+    qmtp           as mx, by QMTP (port 209)
     odmr           hosts that take their domains' mail with ATRN, as users of ondemandusers (port 366, RFC 2645)
     odmrs          the same, with TLS from the first byte
 
@@ -17,7 +18,7 @@ no AUTH, `priority=CLASS` gives the mail a class of control/priorities.
 import enum
 from typing import NamedTuple
 
-from queue_wire.control.lines import numbered_lines
+from queue_wire.control.lines import line_words, numbered_lines
 from queue_wire.control.places import unpack_place
 from queue_wire.files.envelope import is_class_name
 from queue_wire.format_error import FormatError, InLine, quoted
@@ -29,8 +30,14 @@ class Role(enum.Enum):
     MX = "mx"
     SUBMISSION = "submission"
     SUBMISSIONS = "submissions"
+    QMTP = "qmtp"
     ODMR = "odmr"
     ODMRS = "odmrs"
+
+    @property
+    def for_users(self) -> bool:
+        """Whether it is for users, who must authenticate."""
+        return self not in (Role.MX, Role.QMTP)
 
 
 # TLS begins with the first byte.
@@ -54,7 +61,6 @@ class Listener(NamedTuple):
 _ROLES = {role.value: role for role in Role}
 _OPTIONS = ("bare", "proxy", "noauth")
 _PRIORITY = "priority="
-_OF_INTAKE = "qmtp"
 
 
 def unpack_listeners(data: bytes) -> list[Listener]:
@@ -71,11 +77,9 @@ def unpack_listeners(data: bytes) -> list[Listener]:
 
 def unpack_listener(line: bytes) -> Listener:
     """Return one listener. Raises FormatError."""
-    place, *words = line.split()
+    place, *words = line_words(line)
     address, port = unpack_place(place)
     names = [word.decode("ascii", "replace") for word in words]
-    if names[:1] == [_OF_INTAKE]:
-        raise FormatError(f"queue-intake listens for {_OF_INTAKE}; write it in control/intake: {quoted(line)}")
     if not names or names[0] not in _ROLES:
         raise FormatError(f"no role, one of {', '.join(_ROLES)}: {quoted(line)}")
     priority = ""

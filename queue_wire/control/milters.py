@@ -11,7 +11,7 @@ seconds are those for a connection, for the answer to a command, and for the who
 import re
 from typing import NamedTuple
 
-from queue_wire.control.lines import numbered_lines, unpack_line, unpack_lines
+from queue_wire.control.lines import line_words, numbered_lines, unpack_line, unpack_lines
 from queue_wire.control.listeners import Role
 from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
@@ -94,7 +94,7 @@ def unpack_milters(data: bytes) -> list[MilterLine]:
 
 
 def _unpack_milter(line: bytes) -> MilterLine:
-    place, *words = line.split()
+    place, *words = line_words(line)
     match = _PLACE.fullmatch(place)
     port = int(match[2] or 1) if match else 0
     if match is None or not 0 < port < 65536 or len(match[3] or b"") > _PATH_MOST:

@@ -6,23 +6,34 @@
 4. virtualdomains, the most specific entry first (user@host, host, .suffixes, the empty catch-all):
    `prepend` makes it local as `prepend-address`, an empty prepend makes it remote.
 5. Everything else is remote.
-Hosts and entries ignore case (ASCII). The address keeps its case.
+Hosts and entries ignore case (ASCII), and U-labels are equal to their A-labels. The address keeps its case; that of a
+local recipient gets A-labels.
 """
 
 from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
+
+from queue_wire.address import domain_key, split_address
 
 LOCAL = True
 REMOTE = False
 
 
 class Rules(NamedTuple):
-    """The control files that classification uses; sets and keys are in lower case."""
+    """The control files that classification uses; sets and keys are in lower case, with A-labels (see `rule_key`)."""
 
     envnoathost: bytes
     locals: Set[bytes]
     percenthack: Set[bytes]
     virtualdomains: Mapping[bytes, bytes]
+
+
+def rule_key(entry: bytes) -> bytes:
+    """Return an entry of locals, percenthack or virtualdomains as the rules have it."""
+    if entry.isascii():
+        return entry.lower()
+    user, host = split_address(entry) if b"@" in entry else (b"", entry)
+    return (user.lower() + b"@" if b"@" in entry else b"") + domain_key(host)
 
 
 def rewrite(address: bytes, rules: Rules, steps: list[bytes] | None = None) -> tuple[bool, bytes]:
@@ -32,31 +43,32 @@ def rewrite(address: bytes, rules: Rules, steps: list[bytes] | None = None) -> t
         if steps is not None:
             steps.append(b"envnoathost: no host, so it is " + address)
     user, _, host = address.rpartition(b"@")
-    while host.lower() in rules.percenthack and b"%" in user:
+    while domain_key(host) in rules.percenthack and b"%" in user:
         if steps is not None:
             steps.append(b"percenthack: %s: the host is what follows the last %%" % host)
         # The part after the `%` is the next host, even if it contains an `@` (as in qmail-send).
         user, _, host = user.rpartition(b"%")
     address = user + b"@" + host
     host = address.rpartition(b"@")[2]
-    if host.lower() in rules.locals:
+    plain = domain_key(host)
+    found = address if host.isascii() else address[: -len(host)] + plain
+    if plain in rules.locals:
         if steps is not None:
             steps.append(b"locals: %s" % host)
-        return LOCAL, address
+        return LOCAL, found
     if rules.virtualdomains:
-        for key in _keys(address, host):
+        for key in _keys(found, plain):
             prepend = rules.virtualdomains.get(key)
             if prepend is not None:
                 if steps is not None:
                     steps.append(b"virtualdomains: %s:%s" % (key, prepend))
-                return (LOCAL, prepend + b"-" + address) if prepend else (REMOTE, address)
+                return (LOCAL, prepend + b"-" + found) if prepend else (REMOTE, address)
     return REMOTE, address
 
 
 def _keys(address: bytes, host: bytes) -> Iterator[bytes]:
-    """Yield the keys of virtualdomains that match an address, the most specific first, in lower case."""
+    """Yield the keys of virtualdomains that match an address, the most specific first; its host is a key already."""
     yield address.lower()
-    host = host.lower()
     yield host
     dot = host.find(b".", 1) if host[:1] != b"." else 0
     while dot >= 0:

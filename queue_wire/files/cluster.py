@@ -4,8 +4,8 @@
     record     mark        T waits, D done: one byte, changed in place
                length      of the body, 4 bytes
                check sum   CRC-32 of the body that begins with the seed, 4 bytes
-               body        number of the message, its birth in microseconds, its size in bytes (8 bytes each), length of
-                           the sender (2 bytes), sender, recipient
+               body        number of the message, its birth in microseconds, its size in bytes, the time at which it was
+                           stored in seconds (8 bytes each), length of the sender (2 bytes), sender, recipient
 All numbers are little-endian.
 
 Records are appended, and count once the file was synced. After a power cut the rest of a file may be missing, or hold
@@ -22,7 +22,8 @@ import zlib
 from typing import NamedTuple
 
 from queue_wire.files.envelope import ADDRESS_MAX
-from queue_wire.ids import pack_long_id
+from queue_wire.format_error import FormatError
+from queue_wire.ids import pack_long_id, unpack_long_id
 
 HEADER_SIZE = 39
 CLUSTER_SIZE = 256 * 1024  # A cluster is closed when it has so many bytes.
@@ -34,19 +35,23 @@ SUFFIX = ".cluster"
 NEW_SUFFIX = ".new"
 _HEADER = re.compile(rb"queue-suite cluster 1 ([0-9a-f]{16})\n")
 _HEAD = struct.Struct("<cII")
-_BODY = struct.Struct("<QQQH")
+_BODY = struct.Struct("<QQQQH")
 _BODY_MOST = _BODY.size + 2 * ADDRESS_MAX
 _NAME = re.compile(r"([1-9][0-9]{0,17})\.cluster")
 
 
 class StoredRecipient(NamedTuple):
-    """One recipient of a stored message. `birth` is in microseconds since the epoch, `size` in bytes."""
+    """One recipient of a stored message. `birth` is in microseconds since the epoch, `size` in bytes.
+
+    `since` is when it was stored, in seconds since the epoch; 0 if that is not known.
+    """
 
     message: int
     birth: int
     size: int
     sender: bytes
     recipient: bytes
+    since: int = 0
 
     @property
     def long_id(self) -> str:
@@ -87,7 +92,8 @@ def unpack_cluster_header(data: bytes) -> int | None:
 
 def pack_stored(stored: StoredRecipient, seed: int) -> bytes:
     """Return the record of a recipient that waits, in a cluster with this seed."""
-    body = _BODY.pack(stored.message, stored.birth, stored.size, len(stored.sender)) + stored.sender + stored.recipient
+    head = _BODY.pack(stored.message, stored.birth, stored.size, stored.since, len(stored.sender))
+    body = head + stored.sender + stored.recipient
     return _HEAD.pack(b"T", len(body), _check(body, seed)) + body
 
 
@@ -98,18 +104,47 @@ def unpack_cluster(data: bytes) -> Cluster:
     if seed is None:
         return Cluster(records, 0)
     at = HEADER_SIZE
-    while at + _HEAD.size <= len(data):
-        mark, length, check = _HEAD.unpack_from(data, at)
-        start = at + _HEAD.size
-        body = data[start : start + length] if _BODY.size <= length <= _BODY_MOST else b""
-        if not body or len(body) < length or check != _check(body, seed):
-            break
-        message, birth, size, sender = _BODY.unpack_from(body)
-        addresses = body[_BODY.size :]
-        stored = StoredRecipient(message, birth, size, addresses[:sender], addresses[sender:])
-        records.append(ClusterRecord(at, mark == DONE, stored))
-        at = start + length
+    while (found := _record_at(data, at, seed)) is not None:
+        records.append(found)
+        at += _length(data, at)
     return Cluster(records, at)
+
+
+def salvage_cluster(data: bytes) -> list[ClusterRecord]:
+    """Return all records of a damaged cluster, also those behind the damage; none if its header is damaged."""
+    seed = unpack_cluster_header(data)
+    records: list[ClusterRecord] = []
+    at = HEADER_SIZE
+    while seed is not None and at < len(data):
+        found = _record_at(data, at, seed)
+        if found is not None:
+            records.append(found)
+        at += 1 if found is None else _length(data, at)
+    return records
+
+
+def _record_at(data: bytes, at: int, seed: int) -> ClusterRecord | None:
+    """Return the record that begins there, None if there is none."""
+    start = at + _HEAD.size
+    if start + _BODY.size > len(data):
+        return None
+    mark, length, check = _HEAD.unpack_from(data, at)
+    if not _BODY.size <= length <= _BODY_MOST or start + length > len(data):
+        return None
+    body = data[start : start + length]
+    if check != _check(body, seed):
+        return None
+    message, birth, size, since, sender = _BODY.unpack_from(body)
+    addresses = body[_BODY.size :]
+    return ClusterRecord(
+        at, mark == DONE, StoredRecipient(message, birth, size, addresses[:sender], addresses[sender:], since)
+    )
+
+
+def _length(data: bytes, at: int) -> int:
+    """Return the length of the record that begins there."""
+    length: int = _HEAD.unpack_from(data, at)[1]
+    return _HEAD.size + length
 
 
 def cluster_number(name: str) -> int | None:
@@ -121,6 +156,20 @@ def cluster_number(name: str) -> int | None:
 def link_name(cluster: int, long_id: str) -> str:
     """Return the name of the hard link in mess/ that a cluster's records of a message need."""
     return f"{cluster}.{long_id}"
+
+
+def unpack_link_name(name: str) -> tuple[int, str] | None:
+    """Return the number of the cluster and the long id in the name of a link, None for any other name."""
+    cluster, _, long_id = name.partition(".")
+    if not (cluster.isascii() and cluster.isdigit() and len(cluster) < 19):
+        return None
+    try:
+        message, birth = unpack_long_id(long_id)
+    except FormatError:
+        return None
+    if birth is None or link_name(int(cluster), pack_long_id(message, birth)) != name:
+        return None
+    return int(cluster), long_id
 
 
 def _check(body: bytes, seed: int) -> int:

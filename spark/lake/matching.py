@@ -302,7 +302,7 @@ def _join(
 
 def _pack(state: State, writer: TableWriter) -> pa.Table | None:
     """Return the rows of `pending` if they are few; else write them, slice by slice, and use up the state."""
-    if len(state.messages) <= SLICE:
+    if len(state.messages) + len(state.stored) <= SLICE:
         return state.pack()
     for batch in state.take_slices():
         writer.add({"pending": batch})

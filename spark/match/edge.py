@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from spark.match.found import to_rows
+from spark.match.ondemand_log import put_on_top
 from spark.match.opening import Call, Opening
 from spark.match.repeats import Repeats
 from spark.match.rows import Rows
@@ -111,6 +112,9 @@ def join(state: State, edge: Edge) -> tuple[Rows, State]:
     state.deliveries.update(inner.deliveries)
     state.bounces.update(inner.bounces)
     state.sessions.update(inner.sessions)
+    for key, one in inner.stored.items():
+        put_on_top(state.stored, key, one)
+    state.runs.update(inner.runs)
     if begun.level_begun:
         state.level = inner.level
     if begun.dying_known:

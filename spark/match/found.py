@@ -24,6 +24,7 @@ def to_rows(found: Found, place: Mapping[str, str]) -> Rows:
         columns = _intervals(found)
         rows["intervals"] = fill("intervals", columns, place, len(columns["at_ns"]))
     found.smtp.add_to(rows, place)
+    found.on_demand.add_to(rows, place)
     if found.alerts:
         rows["alerts"] = fill("alerts", _alerts(found.alerts), place, len(found.alerts))
     return rows

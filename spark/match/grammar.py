@@ -4,9 +4,10 @@ A template is text with fields: `{name}` is a number, `{name$}` text without a s
 may have spaces, `{name=a|b}` one of some words. A number is below 2^63, those of LEVELS below 2^31.
 
 Another program's lines are one more template here, and a rule of the same name in spark.match.rules where they tell of
-something that is kept; without a rule they are counted by kind, no more. Those of queue-smtpd are `smtp_…`; their
-rules are in spark.match.smtp_log, and a line of a session that is none of these is `smtp_other`. What has
-a first word that no template has is counted under that word (see first_word).
+something that is kept; without a rule they are counted by kind, no more. Those of queue-ondemand are `ondemand_…`, and
+its rules are in spark.match.ondemand_log. Those of queue-smtpd are `smtp_…`; their rules are in spark.match.smtp_log,
+and a line of a session that is none of these is `smtp_other`. What has a first word that no template has is counted
+under that word (see first_word).
 """
 
 import re
@@ -40,6 +41,12 @@ TEMPLATES = (
     ("release", "release msg {message}"),
     ("dest", "dest {nexthop$} dead: {text$$}"),
     ("dest", "dest {nexthop$} alive: {text$$}"),
+    ("ondemand_stored", "ondemand {domain$} stored {id$}: bytes {bytes} from <{sender$}> to {recipient$}"),
+    ("ondemand_done", "ondemand {domain$} done {id$}: to {recipient$} {result=success|failure}: {reason$}"),
+    ("ondemand_stays", "ondemand {domain$} stays {id$}: to {recipient$} deferral: {reason$}"),
+    ("ondemand_requeued", "ondemand {domain$} requeued {id$}: qp {qp} to {recipient$}"),
+    ("ondemand_started", "ondemand {domain$} started: {cause$}"),
+    ("ondemand_ended", "ondemand {domain$} ended: delivered {delivered} failed {failed} deferred {deferred}"),
     ("ondemand", "ondemand {domain$} {text$$}"),
     ("inflow", "inflow slow: {text$$}"),
     ("inflow", "inflow refused: {text$$}"),

@@ -167,7 +167,7 @@ class Matcher:
             if kind != "config":
                 self._found.alerts.append((at, kind, bytes(values[0])))
             return
-        self._counts["done" if kind == "mangled" else kind] += 1
+        self._counts["done" if kind == "mangled" else "ondemand" if kind.startswith("ondemand") else kind] += 1
         if kind.startswith("smtp_") or kind == "tcpserver":
             strangers.add(number)
             if kind == "smtp_start":
@@ -176,12 +176,14 @@ class Matcher:
                 self._rules.smtp_gone(at, int(values[0]))
             elif kind == "tcpserver":
                 pass
-            elif kind not in ("smtp_other", "smtp_filter"):
+            elif kind != "smtp_other":
                 self._rules.smtp_line(kind, at, int(values[0]), *values[1:])
             return
         if kind == "alert" or kind == "warning":
             self._found.alerts.append((at, kind, bytes(values[0])))
-        if kind == "exiting":
+        if kind.startswith("ondemand_"):
+            getattr(self._rules, kind)(at, *values)
+        elif kind == "exiting":
             levels.advance(number)
             self._rules.exiting(at)
         elif kind == "done":

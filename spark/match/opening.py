@@ -5,7 +5,8 @@ number whose first line is `new` is assumed not to have been open before (`assum
 between two segments, the segment is matched again. Likewise a delivery's number is known from its first start on
 (`claimed`), and all numbers from the first status on that says that nothing is in flight.
 
-A number of a session of SMTP is known from its first `connect` on.
+A number of a session of SMTP is known from its first `connect` on, and a run of an on-demand domain from its first
+`started` or `ended` on. A stored recipient that was stored in the segment ends before one that was stored earlier.
 
 Left to the edge are calls of the methods of Rules, which `spark.match.edge.join` makes once the state is known.
 """
@@ -13,6 +14,7 @@ Left to the edge are calls of the methods of Rules, which `spark.match.edge.join
 from collections import Counter
 from typing import Any, TypeAlias
 
+from spark.match.ondemand_log import StoredKey
 from spark.match.rules import LOST_DAEMON, Found, Rules
 from spark.match.state import Level, Message, State
 
@@ -38,6 +40,7 @@ class Opening(Rules):
         self._known: set[int] = set()  # Numbers of messages.
         self._touched: set[int] = set()  # Of messages that may be open, by a call that is left to the edge.
         self._in_flight: set[int] = set()  # Deliveries that the edge has in flight, started in this segment.
+        self._runs: set[bytes] = set()  # On-demand domains of which it is known whether there is a run.
         self._sessions: set[int] = set()  # Numbers of sessions of SMTP that began in this segment.
         self._met: set[int] | None = set()  # Deliveries that are known; None: all are.
 
@@ -145,6 +148,37 @@ class Opening(Rules):
         else:
             self._known.add(number)
             self._leave("end", at, number)
+
+    def end_stored(self, at: int, key: StoredKey, result: str, reason: bytes) -> None:
+        if key in self.state.stored:
+            super().end_stored(at, key, result, reason)
+        else:
+            self._leave("end_stored", at, key, result, reason)
+
+    def defer_stored(self, key: StoredKey) -> None:
+        if key in self.state.stored:
+            super().defer_stored(key)
+        else:
+            self._leave("defer_stored", key)
+
+    def ondemand_started(self, at: int, domain: bytes, cause: bytes) -> None:
+        if domain not in self._runs:
+            self._runs.add(domain)
+            self._leave("lose_run", domain)
+        super().ondemand_started(at, domain, cause)
+
+    def ondemand_ended(self, at: int, domain: bytes, delivered: int, failed: int, deferred: int) -> None:
+        if domain in self._runs:
+            super().ondemand_ended(at, domain, delivered, failed, deferred)
+        else:
+            self._runs.add(domain)
+            self._leave("ondemand_ended", at, domain, delivered, failed, deferred)
+
+    def count_in_run(self, domain: bytes, result: str) -> None:
+        if domain in self._runs:
+            super().count_in_run(domain, result)
+        else:
+            self._leave("count_in_run", domain, result)
 
     def smtp_line(self, kind: str, at: int, number: int, *values: Any) -> None:
         if number not in self._sessions:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from spark.tables.arrow import ARROW
 
 NAMES = (
-    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "quarantine", "lines",
+    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "filters", "stored", "runs",
+    "quarantine", "lines",
 )  # fmt: skip
 # By table (NAMES): rows in the columns of spark.tables.arrow.ARROW, None for no row.
 Rows: TypeAlias = dict[str, pa.RecordBatch | None]
@@ -93,8 +94,8 @@ def _dated(made: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def _starts(made: Mapping[str, pa.Array]) -> NDArray[np.int64]:
-    """Return the start of each delivery that has no end, 0 for others."""
-    starts: NDArray[np.int64] = made["start_ns"].to_numpy()
+    """Return the start of each row that has no end, 0 for others."""
+    starts: NDArray[np.int64] = made["start_ns"].fill_null(0).to_numpy()
     return np.where(made["done_ns"].is_null().to_numpy(zero_copy_only=False), starts, 0)
 
 

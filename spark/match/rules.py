@@ -15,6 +15,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from spark.match.ondemand_log import (
+    OnDemandRows,
+    OpenRun,
+    OpenStored,
+    StoredKey,
+    end_run,
+    end_stored,
+    key_of,
+    push,
+    result_of,
+)
 from spark.match.smtp_log import SessionRows, apply_line, lose_process, lose_session
 from spark.match.state import NO_FACTS, Bounce, Facts, Level, Message, State
 
@@ -40,11 +51,13 @@ class Found:
         self.stretches: list[Stretches] = []
         self.alerts: list[AlertRow] = []
         self.smtp = SessionRows()
+        self.on_demand = OnDemandRows()
 
     def clear(self) -> None:
         for rows in (self.messages, self.deliveries, self.intervals, self.stretches, self.alerts):
             rows.clear()
         self.smtp.clear()
+        self.on_demand.clear()
 
 
 class Rules:
@@ -182,6 +195,49 @@ class Rules:
 
     def show(self, message: Message, at: int, outcome: str) -> None:
         self.found.messages.append((message, at, outcome))
+
+    def ondemand_stored(
+        self, at: int, domain: bytes, long_id: bytes, size: int, sender: bytes, recipient: bytes
+    ) -> None:
+        push(self.state.stored, key_of(domain, long_id, recipient), OpenStored(at, sender, size))
+
+    def ondemand_done(
+        self, at: int, domain: bytes, long_id: bytes, recipient: bytes, result: bytes, reason: bytes
+    ) -> None:
+        self.end_stored(at, key_of(domain, long_id, recipient), result_of(result), reason)
+        self.count_in_run(domain, result_of(result))
+
+    def ondemand_stays(self, at: int, domain: bytes, long_id: bytes, recipient: bytes, reason: bytes) -> None:
+        self.defer_stored(key_of(domain, long_id, recipient))
+        self.count_in_run(domain, "deferral")
+
+    def ondemand_requeued(self, at: int, domain: bytes, long_id: bytes, qp: int, recipient: bytes) -> None:
+        self.end_stored(at, key_of(domain, long_id, recipient), "requeued", b"qp_%d" % qp)
+
+    def end_stored(self, at: int, key: StoredKey, result: str, reason: bytes) -> None:
+        end_stored(self.state.stored, self.found.on_demand, at, key, result, reason)
+
+    def defer_stored(self, key: StoredKey) -> None:
+        one = self.state.stored.get(key)
+        if one is not None:
+            one.deferrals += 1
+
+    def ondemand_started(self, at: int, domain: bytes, cause: bytes) -> None:
+        self.lose_run(domain)
+        self.state.runs[domain] = OpenRun(at, cause)
+
+    def ondemand_ended(self, at: int, domain: bytes, delivered: int, failed: int, deferred: int) -> None:
+        end_run(self.state.runs, self.found.on_demand, at, domain, (delivered, failed, deferred))
+
+    def lose_run(self, domain: bytes) -> None:
+        """A run of a domain, if it is open, was killed."""
+        end_run(self.state.runs, self.found.on_demand, None, domain, (0, 0, 0))
+
+    def count_in_run(self, domain: bytes, result: str) -> None:
+        run = self.state.runs.get(domain)
+        if run is None:
+            run = self.state.runs[domain] = OpenRun(None, None)
+        run.count(result)
 
     def smtp_line(self, kind: str, at: int, number: int, *values: Any) -> None:
         """A line of a session of queue-smtpd."""

@@ -1,4 +1,4 @@
-"""The lines of queue-smtpd, `smtp N: …` (queue_smtpd.sessions.session_log), as sessions, messages and refusals.
+"""The lines of queue-smtpd, `smtp N: …` (queue_smtpd.sessions.session_log), as sessions, messages, refusals, verdicts.
 
 A session begins with `connect` and ends with `end`. Its number is used again: a `connect` shows that the one before it
 with that number has ended, and so does the start of process I of M for all numbers I, I + M, I + 2M …: their process
@@ -23,7 +23,7 @@ _DESCRIBER = Describer()
 
 # A row by column name, but for host and queue; texts may be bytes.
 Row: TypeAlias = dict[str, Any]
-# What rows of accepted messages and refusals have of their session.
+# What rows of accepted messages, refusals and verdicts have of their session.
 _OF_SESSION = ("key", "client", "name", "server_port", "tls_version", "auth_user")
 _COUNTS = ("messages", "recipients", "bytes", "refused", "dropped", "discarded", "auth_failures")
 _TEXTS = ("client", "name", "server", "tls_version", "tls_cipher", "tls_failure", "auth_user", "mechanism")
@@ -61,9 +61,10 @@ class SessionRows:
         self.sessions: list[Row] = []
         self.accepted: list[Row] = []
         self.refusals: list[Row] = []
+        self.filters: list[Row] = []
 
     def clear(self) -> None:
-        for rows in (self.sessions, self.accepted, self.refusals):
+        for rows in (self.sessions, self.accepted, self.refusals, self.filters):
             rows.clear()
 
     def add_to(self, rows: Rows, place: Mapping[str, str]) -> None:
@@ -77,6 +78,10 @@ class SessionRows:
             for row, about in zip(self.refusals, said, strict=True):
                 row.update({"template": about.template, "code": about.code, "class": about.kind})
             rows["refusals"] = _batch("refusals", self.refusals, place)
+        if self.filters:
+            for row in self.filters:
+                row["template"] = _DESCRIBER.describe(row["reason"]).template if row["reason"] else ""
+            rows["filters"] = _batch("filters", self.filters, place)
 
 
 def _batch(table: str, rows: list[Row], place: Mapping[str, str]) -> pa.RecordBatch:
@@ -162,6 +167,19 @@ def _refused(_: OpenSessions, found: SessionRows, session: OpenSession, at: int,
     )
 
 
+def _filter(_: OpenSessions, found: SessionRows, session: OpenSession, at: int, values: tuple[Any, ...]) -> None:
+    asked, what = values
+    said, colon, reason = what.partition(b": ")
+    if not colon:
+        said = said.removesuffix(b":")
+    verdict, _, stage = said.partition(b" ")
+    found.filters.append(
+        {name: session.row.get(name) for name in _OF_SESSION}
+        | {"time_ns": at, "filter": asked, "verdict": verdict, "stage": stage, "sender": session.sender}
+        | {"reason": reason}
+    )
+
+
 def _queued(_: OpenSessions, found: SessionRows, session: OpenSession, at: int, values: tuple[Any, ...]) -> None:
     long_id, size, recipients = values
     row = session.row
@@ -169,7 +187,7 @@ def _queued(_: OpenSessions, found: SessionRows, session: OpenSession, at: int, 
     # Garbage may have numbers whose sum no column holds.
     row["recipients"] = min(row["recipients"] + recipients, _MOST)
     row["bytes"] = min(row["bytes"] + size, _MOST)
-    number, birth_ns = _born(long_id)
+    number, birth_ns = born_of(long_id)
     found.accepted.append(
         {name: row.get(name) for name in _OF_SESSION}
         | {"time_ns": at, "long_id": long_id, "id": number, "birth_ns": birth_ns, "sender": session.sender}
@@ -199,11 +217,11 @@ def _end(sessions: OpenSessions, found: SessionRows, session: OpenSession, at: i
 _RULES = {
     "smtp_tls": _tls, "smtp_tls_failed": _tls_failed, "smtp_auth": _auth, "smtp_from": _from, "smtp_to": _to,
     "smtp_refused": _refused, "smtp_queued": _queued, "smtp_dropped": _dropped, "smtp_discarded": _discarded,
-    "smtp_end": _end,
+    "smtp_end": _end, "smtp_filter": _filter,
 }  # fmt: skip
 
 
-def _born(long_id: bytes) -> tuple[int | None, int | None]:
+def born_of(long_id: bytes) -> tuple[int | None, int | None]:
     """Return the message number and the birth in nanoseconds of a long id; None for both if it is none."""
     try:
         number, birth = unpack_long_id(long_id.decode())

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark.match.hashes import hash_address, hash_addresses
+from spark.match.ondemand_log import OpenRecipients, OpenRun, OpenRuns, OpenStored, StoredKey, push
 from spark.match.rows import FACTS, LEVEL, add_address, add_facts, fill
-from spark.match.smtp_log import OpenSession
+from spark.match.smtp_log import OpenSession, born_of
 from spark.tables.arrow import ARROW
 
 # Of a message, what `info` tells and when: qp, uid, sender, bytes, birth_ns, info_ns. None: the log does not say.
@@ -130,8 +131,9 @@ class Stamps:
 class State:
     """What is open at one place of a stream's log.
 
-    messages, deliveries, sessions (of SMTP): by number. bounces: by qp. level: since when, and which; None where
-    nothing is known, as between two runs of queue-send. last_ns: stamp of the queue's last line. dying: this run has
+    messages, deliveries, sessions (of SMTP): by number. bounces: by qp. stored: recipients of on-demand domains. runs:
+    over what is stored, by domain. level: since when, and which; None where nothing is known, as between two runs of
+    queue-send. last_ns: stamp of the queue's last line. dying: this run has
     lost a daemon. unknown: how many lines of the stream began with a word that no kind of line has, by that word.
     """
 
@@ -141,6 +143,8 @@ class State:
         self.deliveries: dict[int, Delivery] = {}
         self.bounces: dict[int, Bounce] = {}
         self.sessions: dict[int, OpenSession] = {}
+        self.stored: OpenRecipients = {}
+        self.runs: OpenRuns = {}
         self.level: tuple[int, Level] | None = None
         self.last_ns: int | None = None
         self.dying = False
@@ -193,7 +197,37 @@ class State:
             columns |= {"first_ns": [row["start_ns"] for row in rows]}
             columns |= {"session": [one.pack() for one in self.sessions.values()]}
             parts.append(self._batch("session", columns, len(rows)))
+        if self.runs:
+            running = list(self.runs.values())
+            columns = {"domain": list(self.runs), "fate": [one.cause for one in running]}
+            columns |= {"key": [""] * len(running)}
+            for name in ("start_ns", "successes", "failures", "deferrals"):
+                columns[name] = [getattr(one, name) for one in running]
+            parts.append(self._batch("run", columns, len(running)))
+        stored = list(self.stored)
+        parts += [self._pack_stored(stored[start : start + SLICE]) for start in range(0, len(stored), SLICE)]
         return parts
+
+    def _pack_stored(self, keys: list[StoredKey]) -> pa.RecordBatch:
+        pairs = []
+        for key in keys:
+            one: OpenStored | None = self.stored[key]
+            copies = []
+            while one is not None:
+                copies.append((key, one))
+                one = one.below
+            pairs += copies[::-1]
+        columns: dict[str, Any] = {
+            "domain": [key[0] for key, _ in pairs],
+            "key": [key[1] for key, _ in pairs],
+            "id": [born_of(key[1])[0] for key, _ in pairs],
+            "recipient": [key[2] for key, _ in pairs],
+            "sender": [one.sender for _, one in pairs],
+            "bytes": [one.size for _, one in pairs],
+            "deferrals": [one.deferrals for _, one in pairs],
+            "first_ns": [one.start_ns for _, one in pairs],
+        }
+        return self._batch("stored", columns, len(pairs))
 
     def _pack_messages(self, messages: list[Message]) -> pa.RecordBatch:
         _hash_tried(messages)
@@ -341,9 +375,25 @@ def _unpack_sessions(state: State, batch: pa.RecordBatch) -> None:
         state.sessions[number] = OpenSession.unpack(session)
 
 
+def _unpack_stored(state: State, batch: pa.RecordBatch) -> None:
+    names = ("domain", "key", "recipient", "sender", "bytes", "deferrals", "first_ns")
+    for domain, long_id, recipient, sender, size, deferrals, first_ns in _rows(batch, *names):
+        key = domain.encode(), long_id.encode(), recipient
+        push(state.stored, key, OpenStored(first_ns, sender, size, deferrals))
+
+
+def _unpack_runs(state: State, batch: pa.RecordBatch) -> None:
+    names = ("domain", "fate", "start_ns", "successes", "failures", "deferrals")
+    for domain, cause, start_ns, successes, failures, deferrals in _rows(batch, *names):
+        run = state.runs[domain.encode()] = OpenRun(start_ns, None if cause is None else cause.encode())
+        run.successes, run.failures, run.deferrals = successes, failures, deferrals
+
+
 _UNPACK: dict[str, Callable[[State, pa.RecordBatch], None]] = {
     "delivery": _unpack_deliveries,
     "status": _unpack_statuses,
     "bounce": _unpack_bounces,
     "session": _unpack_sessions,
+    "stored": _unpack_stored,
+    "run": _unpack_runs,
 }

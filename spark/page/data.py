@@ -196,6 +196,7 @@ class Conserved(NamedTuple):
     messages: int
     recipients: int
     delivered: int
+    stored: int
     failed: int
     pending: int
     deleted: int

@@ -94,11 +94,14 @@ def conservation(data: PageData) -> Markup:
     else:
         text = f"All {sum(row.recipients for row in rows):,} recipients are accounted for."
         verdict = tag("p", tag("strong", "✓ "), text, class_="verdict good")
-    keys = ("messages", "recipients", "delivered", "failed", "pending", "deleted", "difference", "repeated", "untried")
+    keys = (
+        "messages", "recipients", "delivered", "stored", "failed", "pending", "deleted", "difference", "repeated",
+        "untried",
+    )  # fmt: skip
     columns = (Column("host/queue", False), *(Column(key) for key in keys))
     first = sorted(rows, key=lambda row: (not (row.difference or row.problems), row.host, row.queue))
     body = [(queue_text(row.host, row.queue), *(getattr(row, key) for key in keys)) for row in first[:STREAMS]]
-    about = "Every recipient that was accepted was delivered to, has failed, or waits. The log must show which."
+    about = "Every recipient that was accepted was delivered to, is stored, has failed, or waits. The log must show it."
     return section(
         "conservation", "Conservation", about, verdict,
         table("Recipients by host and queue" + left_out(len(rows), STREAMS), columns, body, "wide") if rows else None,

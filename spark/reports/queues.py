@@ -91,9 +91,9 @@ DELAYS_HOURS = Report(
 CONSERVATION = Report(
     name="conservation",
     title="Conservation of recipients",
-    about="One row a host and queue: recipients = delivered + failed + pending + deleted, or difference says how many "
-    "are missing; conservation-messages lists them. Messages are those received in the window (older than the log: "
-    "seen first), followed to the end of the log. Two counts that were made apart are compared: what each message "
+    about="One row a host and queue: recipients = delivered + stored + failed + pending + deleted, or difference says "
+    "how many are missing; conservation-messages lists them. Messages are those received in the window (older than the "
+    "log: seen first), followed to the end of the log. Two counts that were made apart are compared: what each message "
     "says of itself, counted while the log was read, and its deliveries.",
     columns={
         "host": "host",
@@ -104,10 +104,11 @@ CONSERVATION = Report(
         "untried": "of those, messages of which nothing was tried yet: the log does not name their recipients",
         "recipients": "recipients by the messages' own count; the same recipient of a message counts once",
         "delivered": "recipients with a success",
+        "stored": "recipients that are stored for an on-demand domain; conservation-ondemand follows them",
         "failed": "recipients with a failure and no success",
         "pending": "recipients of waiting messages whose latest delivery was deferred, or is in flight",
         "deleted": "such recipients of messages that the administrator deleted",
-        "difference": "recipients - delivered - failed - pending - deleted; 0 where all adds up",
+        "difference": "recipients - delivered - stored - failed - pending - deleted; 0 where all adds up",
         "repeated": "deliveries beyond the first that settled a recipient: named twice, or a crash came between",
         "problems": "messages that conservation-messages lists",
     },

@@ -45,6 +45,25 @@ REFUSED_CLIENTS = Report(
     },
     spaced=frozenset({"reason"}),
 )
+FILTERS = Report(
+    name="filters",
+    title="What the filters of the SMTP server have said",
+    about="One row a filter, verdict and reason, by filter, the most frequent first. What is refused or deferred is in "
+    "refusals, too." + _BY_TIME.replace("refusal", "verdict"),
+    columns={
+        "filter": "a line of control/milters, the path of a program, header (control/headerfaults), or spool",
+        "verdict": "accepts, refuses, defers (for now), discards, holds or copies; failed: it could not be asked",
+        "stage": "the command that it is about, or message; '' where it failed",
+        "verdicts": "how often it has said so",
+        "verdicts_percent": "the same, in percent of the filter's verdicts",
+        "senders": "senders that it was said about",
+        "clients": "addresses of clients that it was said to",
+        **_SEEN,
+        "reason": "the reason without what differs each time; '' for none",
+        "example": "the alphabetically first of the reasons, as logged",
+    },
+    spaced=frozenset({"reason", "example"}),
+)
 CLIENTS = Report(
     name="clients",
     title="Clients of the SMTP server",
@@ -139,4 +158,4 @@ SESSION_BALANCE = Report(
     windowed=False,
 )
 
-SMTP: tuple[Report, ...] = (REFUSALS, REFUSED_CLIENTS, CLIENTS, TLS, AUTH_FAILURES, JOURNEYS, SESSION_BALANCE)
+SMTP: tuple[Report, ...] = (REFUSALS, REFUSED_CLIENTS, FILTERS, CLIENTS, TLS, AUTH_FAILURES, JOURNEYS, SESSION_BALANCE)

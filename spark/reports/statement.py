@@ -14,7 +14,8 @@ from typing import NamedTuple
 from spark.reports.report import Report, View, read_text
 
 TABLES = (
-    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "pending", "quarantine",
+    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "filters", "stored", "runs",
+    "pending", "quarantine",
 )  # fmt: skip
 # The messages that have a delivery to the view's domain.
 OF_DOMAIN = "messages_of_domain"
@@ -132,9 +133,9 @@ def cut_tables(view: View, windowed: bool) -> dict[str, str]:
     """Return the SELECTs of the tables as the view lets see them: rows of its host, of its window, about its domain.
 
     A message, a delivery or a session is in a window when it ended in it (one without an end: started), an interval
-    when it reaches into it, an alert, an accepted message, a refusal and a quarantined line by its stamp (those
-    without one are in no window). What is pending has no end, so it is cut by host and domain only. A message is about
-    a domain when it has a delivery to it, then or earlier.
+    when it reaches into it, an alert, an accepted message, a refusal, a filter's verdict and a quarantined line by its
+    stamp (those without one are in no window). What is pending has no end, so it is cut by host and domain only. A
+    message is about a domain when it has a delivery to it, then or earlier.
     """
     host = [] if view.host is None else ["host = :host"]
     since, until = (view.since, view.until) if windowed else (None, None)
@@ -154,12 +155,16 @@ def cut_tables(view: View, windowed: bool) -> dict[str, str]:
         "sessions": _select("all_sessions", host + _within("coalesce(done_ns, start_ns)", since, until)),
         "accepted": _select("all_accepted", host + _within("time_ns", since, until)),
         "refusals": _select("all_refusals", host + _within("time_ns", since, until)),
+        "filters": _select("all_filters", host + _within("time_ns", since, until)),
+        "stored": _select("all_stored", host + _within("done_ns", since, until) + to_domain),
+        "runs": _select("all_runs", host + _within("coalesce(done_ns, start_ns)", since, until) + to_domain),
         "quarantine": _select("all_quarantine", host + _within("time_ns", since, until)),
     }
     if view.domain is None:
         return texts | {"pending": _select("all_pending", host)}
     in_flight = ["what = 'delivery'", *to_domain]
-    parts = (in_flight, ["what = 'message'", _about("all_pending")], ["what = 'status'"])
+    of_domain = ["what in ('stored', 'run')", *to_domain]
+    parts = (in_flight, ["what = 'message'", _about("all_pending")], ["what = 'status'"], of_domain)
     keys = "select host, queue, key from "
     return texts | {
         "pending": "\nunion all\n".join(_select("all_pending", host + part) for part in parts),

@@ -55,6 +55,9 @@ INTERVALS = {
 #   has ended; open says whether it has not.
 # - status: the sample that counts now; first_ns is when it began. None once queue-send has ended.
 # - bounce: a `bounce msg` (qp in bounce_qp, key of what it reports, first_ns) whose own message has not been seen.
+# - stored: a recipient that is stored for an on-demand domain; key is the long id of its message, first_ns when it was
+#   stored. One that is there twice was stored twice, in this order.
+# - run: over what is stored for a domain; fate is its cause, successes, failures and deferrals count its lines.
 # - session: of SMTP; id is its number, first_ns when it began, session what else is known of it, as JSON.
 PENDING = {
     "what": "string", **_LIFE, "qp": "long", "uid": "long", "sender": "string", "bytes": "long",
@@ -112,6 +115,35 @@ REFUSALS = {
     "code": "string", "class": "string", "date": "date",
 }  # fmt: skip
 
+# What the filters of queue-smtpd have said. key, client, name, server_port, tls_version, auth_user: of the session.
+# filter: its place as control/milters has it, the path of a program, or `header`. verdict: accepts, refuses, defers,
+# discards, holds, copies or failed. stage: the command that it is about, or `message`; empty where it failed. sender:
+# of the transaction, null outside of one. reason: as logged, empty for none; template: as of deliveries.
+FILTERS = {
+    **_PLACE, "key": "string", "time": "time", "time_ns": "long", **_OF_CLIENT, "filter": "string",
+    "verdict": "string", "stage": "string", "sender": "string", "reason": "string", "template": "string",
+    "date": "date",
+}  # fmt: skip
+
+# Recipients that were stored for an on-demand domain, and are not any more. long_id: that of their message; id: the
+# number in it, null if it is none. start: when it was stored; null if that was before the log, or it has ended before:
+# then so are sender and bytes. deferrals: runs in which it was deferred. result: success, failure (it failed for good,
+# expired, was returned or deleted: reason tells), or requeued. reason: as logged; of one that is requeued, the qp.
+STORED = {
+    **_PLACE, "domain": "string", "long_id": "string", "id": "long", "recipient": "string", "sender": "string",
+    "bytes": "long", "start": "time", "start_ns": "long", "done": "time", "done_ns": "long", "deferrals": "long",
+    "result": "string", "reason": "string", "date": "date",
+}  # fmt: skip
+
+# Runs over what is stored for a domain that have ended. cause: who asked for it; null, like start, for one that only
+# carries out an order or looks for expired mail. successes, failures, deferrals: lines of its recipients. delivered,
+# failed, deferred: what its end says; null for one that was killed, like done, and date is that of start then.
+RUNS = {
+    **_PLACE, "domain": "string", "cause": "string", "start": "time", "start_ns": "long", "done": "time",
+    "done_ns": "long", "successes": "long", "failures": "long", "deferrals": "long", "delivered": "long",
+    "failed": "long", "deferred": "long", "date": "date",
+}  # fmt: skip
+
 # Lines that could not be read. file: path below LOGS. line: number in the file from 1; null where the line was put
 # together of pieces of two files or batches. time_ns: of its stamp, null for none. text: at most 1,000 characters.
 # date is null where time_ns is.
@@ -132,13 +164,17 @@ COLUMNS: dict[str, dict[str, str]] = {
     "sessions": SESSIONS,
     "accepted": ACCEPTED,
     "refusals": REFUSALS,
+    "filters": FILTERS,
+    "stored": STORED,
+    "runs": RUNS,
     "pending": PENDING,
     "quarantine": QUARANTINE,
     "lines": LINES,
 }
 # All but `pending`, which is replaced as a whole.
 PARTITIONED = (
-    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "quarantine", "lines",
+    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "filters", "stored", "runs",
+    "quarantine", "lines",
 )  # fmt: skip
 # What the columns by which a table is stored are called, in the order of its directories.
 PARTITIONS = ("date", "host")

@@ -39,6 +39,7 @@ class Tables(NamedTuple):
     sessions: DataFrame
     accepted: DataFrame
     refusals: DataFrame
+    filters: DataFrame
     pending: DataFrame
     quarantine: DataFrame
     lines: DataFrame

@@ -1,5 +1,6 @@
 """Commit, and reading and writing of whole files, on real directories."""
 
+import errno
 import itertools
 import os
 import resource
@@ -7,6 +8,7 @@ import tempfile
 import threading
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -454,3 +456,33 @@ def test_a_directory_that_was_replaced_is_not_kept_for_long(tmp_path: Path, monk
         clock[0] += durable.KEPT_SECONDS / 4
         sync(f"new {number}")
     assert open_files(aside) == [] and open_files(place) == [str(place)]
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EIO, errno.ENODATA, errno.EOPNOTSUPP, errno.EPERM])
+def test_a_success_of_fsync_does_not_count_on_a_file_system_that_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As that of ext4, whose fsync may return 0 for what an aborted journal has dropped."""
+    asked: list[int] = []
+
+    def refuse(handle: int, name: str) -> None:
+        asked.append(os.fstat(handle).st_ino)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "removexattr", refuse)
+    failed = number in (errno.EROFS, errno.EIO)
+    commit = Commit()
+    commit.create(f"{tmp_path}/a", b"x", 0o600)
+    with pytest.raises(OSError, match=str(tmp_path)) if failed else nullcontext():
+        commit.sync()
+    with pytest.raises(OSError, match=os.strerror(number)) if failed else nullcontext():
+        sync_path(str(tmp_path))
+    assert asked == [tmp_path.stat().st_ino] * 2
+
+
+def test_what_is_asked_after_a_sync_changes_nothing(tmp_path: Path) -> None:
+    before = tmp_path.stat()
+    sync_path(str(tmp_path))
+    after = tmp_path.stat()
+    assert (before.st_mtime_ns, before.st_ctime_ns) == (after.st_mtime_ns, after.st_ctime_ns)
+    assert os.listxattr(tmp_path) == []

@@ -13,7 +13,7 @@ from queue_base.queue.writer import QueueWriter
 from queue_intake.acceptance import Acceptance, Refusal
 from queue_intake.answers import Place
 from queue_intake.commit_group import CommitGroup, PartSync, ReceivedMessage, is_large, prepare_large
-from queue_intake.package_reader import Package
+from queue_wire.pipes.package_reader import Package
 from support.queues.home import make_home
 
 PACKAGE = Package(b"ann", [b"bob"], [], 1, False, 67)

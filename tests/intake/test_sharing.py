@@ -3,8 +3,8 @@
 from collections import deque
 
 from queue_intake.answers import Answers, answer_runs
-from queue_intake.package_reader import Package, Protocol
 from queue_intake.sharing import Holdings, SharingLimits, Turns, limits_for
+from queue_wire.pipes.package_reader import Package, Protocol
 from queue_wire.pipes.qmtp import pack_answer
 
 

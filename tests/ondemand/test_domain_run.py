@@ -1,7 +1,8 @@
 """What a run tries next: groups in order, clusters one after the other, and what each purpose takes."""
 
-from queue_ondemand.domain_run import GROUP_MOST, DomainRun, Purpose
+from queue_ondemand.domain_run import GROUP_MOST, ChosenRecords, DomainRun, Purpose
 from queue_wire.files.cluster import ClusterRecord, StoredRecipient
+from queue_wire.files.stored_order import WHOLE
 
 
 def record(offset: int, message: int, recipient: bytes = b"r", birth: int = 100, sender: bytes = b"s") -> ClusterRecord:
@@ -9,7 +10,8 @@ def record(offset: int, message: int, recipient: bytes = b"r", birth: int = 100,
 
 
 def run(purpose: Purpose = Purpose.DELIVERY, chosen: str = "", expired_before: int = 50) -> DomainRun:
-    return DomainRun(b"example.net", b"etrn", [3, 5], expired_before, purpose, chosen)
+    ids = frozenset([chosen] if chosen else [])
+    return DomainRun(b"example.net", b"etrn", [3, 5], expired_before, purpose, ChosenRecords(ids))
 
 
 def groups(found: DomainRun) -> list[list[int]]:
@@ -77,3 +79,32 @@ def test_a_cluster_in_which_all_is_done_is_to_be_settled() -> None:
     assert found.touched
     found.load([record(1, 7)])
     assert not found.touched
+
+
+def test_what_is_on_hold_is_neither_tried_nor_expires_and_orders_take_it() -> None:
+    records = [record(1, 7, birth=10), record(2, 8, birth=10), record(3, 9, birth=200)]
+    held = frozenset([records[0].stored.long_id])
+    for purpose, taken in ((Purpose.DELIVERY, [2, 3]), (Purpose.EXPIRY, [2]), (Purpose.DELETION, [1, 2, 3])):
+        found = run(purpose)
+        found.next_cluster()
+        found.load(records, held)
+        assert [each for group in groups(found) for each in group] == taken
+    whole = run()
+    whole.next_cluster()
+    whole.load(records, frozenset([WHOLE]))
+    assert groups(whole) == [] and whole.next_cluster() == 5
+    assert whole.oldest == 10, "the domain is looked through again when it expires"
+
+
+def test_a_search_for_expired_mail_goes_on_behind_what_is_on_hold() -> None:
+    found = run(Purpose.EXPIRY)
+    found.next_cluster()
+    found.load([record(1, 7, birth=10)], frozenset([WHOLE]))
+    assert groups(found) == [] and found.next_cluster() == 5
+
+
+def test_an_order_may_be_about_one_recipient() -> None:
+    found = DomainRun(b"example.net", b"bounce", [3], 50, Purpose.RETURN, ChosenRecords(frozenset(), b"ann@x"))
+    found.next_cluster()
+    found.load([record(1, 7, b"Ann@X"), record(2, 7, b"bob@x"), record(3, 8, b"ann@x")])
+    assert groups(found) == [[1], [3]]

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,35 @@ def test_a_closed_cluster_that_is_mostly_done_is_compacted_in_its_place(
     assert len(names(queue, "example.net", "mess")) == 4
     finish(store, 1, b"r7", b"r8", b"r9")
     assert store.clusters(DOMAIN) == [2]
+
+
+@pytest.mark.parametrize("left", [["mess/1.7-5"], ["mess"], []], ids=["a link", "no link", "no mess"])
+def test_a_start_goes_on_with_the_removal_of_a_domain_that_was_interrupted(queue: str, left: list[str]) -> None:
+    DomainStore(queue).append([request(queue, "1", "x")])
+    for path in ("example.org/mess", "example.com/mess"):
+        os.makedirs(f"{queue}/ondemand/{path}")
+    os.mkdir(f"{queue}/ondemand/interrupted.example")
+    for path in left:
+        os.makedirs(f"{queue}/ondemand/interrupted.example/mess", exist_ok=True)
+        if path != "mess":
+            Path(f"{queue}/ondemand/interrupted.example/{path}").touch()
+    # What is not ours is left alone, and so is what a person has set aside.
+    Path(queue, "ondemand/example.org/1.cluster.saved").touch()
+    Path(queue, "ondemand/example.org/mess/1.7-5").touch()
+
+    store = DomainStore(queue)
+
+    assert names(queue) == ["example.net", "example.org"]
+    assert names(queue, "example.org", "mess") == ["1.7-5"]
+    assert (store.domains, store.troubles, pending(store)) == ([DOMAIN], [], [b"x"])
+
+
+def test_a_directory_whose_maker_was_killed_gets_its_mode(queue: str) -> None:
+    os.mkdir(f"{queue}/ondemand", 0o700)
+
+    assert DomainStore(queue).append([request(queue, "1", "x")]) == [None]
+
+    assert stat.S_IMODE(os.stat(f"{queue}/ondemand").st_mode) == domain_store.DIRECTORY_MODE
 
 
 def test_a_message_that_is_gone_fails_alone(queue: str) -> None:

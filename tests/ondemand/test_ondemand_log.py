@@ -20,6 +20,7 @@ def lines(sender: bytes, recipient: bytes, text: bytes) -> list[bytes]:
         logline.run_ended(D, 1, 2, 3),
         logline.on_demand_bounce(D, "457-gk2x9w", 8123),
         logline.on_demand_bounce(D, "457-gk2x9w", 0),
+        logline.on_demand_requeue(D, "457-gk2x9w", 8124, recipient),
     ]
 
 
@@ -30,7 +31,7 @@ def test_each_line_is_one_event_that_the_log_pipeline_knows_and_queue_send_takes
     for line in lines(sender, recipient, text):
         assert len(line) <= LINE_MAX
         event = parse_event(line)
-        assert event is not None and event[0] == "ondemand", line
+        assert event is not None and event[0].startswith("ondemand"), line
         assert unpack_report(b"log\0" + line) == LogLine(line)
 
 
@@ -45,4 +46,5 @@ def test_the_lines_read_as_docs_logs_says() -> None:
         b"ondemand customer.example ended: delivered 1 failed 2 deferred 3",
         b"ondemand customer.example bounced 457-gk2x9w: qp 8123",
         b"ondemand customer.example discarded 457-gk2x9w: triple bounce",
+        b"ondemand customer.example requeued 457-gk2x9w: qp 8124 to b@customer.example",
     ]

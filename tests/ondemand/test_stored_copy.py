@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 from queue_admin.checks.home_copy import copy_home
-from queue_base.accounts import queue_owner
 from queue_base.home import Home
 from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_wire.files.cluster import StoredRecipient
@@ -25,7 +24,7 @@ def test_stored_mail_is_copied_but_for_what_was_finished_while_it_was_copied(tmp
     path = store.message_path(b"example.net", 1, requests[1].recipients[0])
     os.unlink(f"{home.queue}/{path}")  # As if it was delivered when the cluster had been copied.
 
-    assert copy_home(home, target, queue_owner(home)).left == []
+    assert copy_home(home, target).left == []
 
     copied = DomainStore(target.queue)
     pending = copied.read(b"example.net", 1).pending

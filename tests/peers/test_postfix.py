@@ -117,8 +117,7 @@ def test_postscreen_sees_nobody_who_talks_before_the_greeting(peer_home: RemoteH
     [report] = deliver(peer_home, services.ports["screened"])
     assert letters(report) == b"K"
     services.postfix.wait_for(1)
-    log = services.log_since(before)
-    assert "PASS NEW [127.0.0.1]" in log
+    log = services.log_since(before, "PASS NEW [127.0.0.1]", "disconnect from ")
     assert "PREGREET" not in log
 
 
@@ -128,7 +127,7 @@ def test_postscreens_deep_tests_find_nothing_and_its_450_defers(peer_home: Remot
     [report] = deliver(peer_home, services.ports["searched"])
     assert (report.scope, letters(report)) == (MESSAGE_SCOPE, b"Z")
     assert b"450 4.3.2 Service currently unavailable" in report.verdicts[0][1]
-    log = services.log_since(before, "DISCONNECT [127.0.0.1]")
-    assert "PASS NEW [127.0.0.1]" in log
+    # The two lines have no fixed order, and a look at the port when Postfix started has a DISCONNECT, too.
+    log = services.log_since(before, "PASS NEW [127.0.0.1]", "DISCONNECT [127.0.0.1]")
     for offence in ("PREGREET", "COMMAND PIPELINING", "NON-SMTP COMMAND", "BARE NEWLINE"):
         assert offence not in log

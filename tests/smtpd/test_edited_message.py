@@ -76,13 +76,13 @@ def test_small_texts_are_in_memory_until_all_have_too_much(monkeypatch: pytest.M
 def test_a_disk_that_is_full_and_a_text_that_is_too_large_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     large = MessageSpool(SpoolMemory(), 10)
     large.add(b"x" * 11)
-    assert large.failed
+    assert (large.failed, large.why) == (True, "it is too large")
     monkeypatch.setattr("tempfile.tempdir", "/proc/none")
     monkeypatch.setattr(message_spool, "KEPT", 5)
     memory = SpoolMemory()
     spool = spooled(b"12345", memory)
     spool.add(b"6")
-    assert spool.failed and memory.used == 0
+    assert (spool.failed, spool.why) == (True, "no such file or directory") and memory.used == 0
     spool.add(b"7")
 
 

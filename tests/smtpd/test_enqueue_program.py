@@ -43,18 +43,19 @@ class Programmed:
         self.program.chmod(0o755)
         stack.enter_context(IntakeDaemon(self.home))
         environment = {"QUEUE_ENQUEUE": str(self.program)}
-        self.daemon = stack.enter_context(SmtpdDaemon(self.home, environment=environment, shell=shell))
+        roles = ("mx", "mx priority=bulk")
+        self.daemon = stack.enter_context(SmtpdDaemon(self.home, roles, environment=environment, shell=shell))
 
-    def send(self, does: str) -> None:
+    def send(self, does: str, listener: int = 0) -> None:
         """Send a message, of which the program does that."""
         Path(self.home.path, "does").write_text(does)
-        with self.daemon.smtp() as client:
+        with self.daemon.smtp(listener) as client:
             client.sendmail(ANN, [BOB, JOE], TEXT)
 
-    def refusal(self, does: str) -> tuple[int, bytes]:
+    def refusal(self, does: str, listener: int = 0) -> tuple[int, bytes]:
         """Send a message that the program refuses, and return the reply."""
         with pytest.raises(smtplib.SMTPDataError) as refused:
-            self.send(does)
+            self.send(does, listener)
         assert isinstance(refused.value.smtp_error, bytes)
         assert not queued(self.home)
         return refused.value.smtp_code, refused.value.smtp_error
@@ -83,6 +84,14 @@ def test_a_program_that_does_not_queue_the_message_refuses_it(
     found, said = programmed.refusal(does)
     assert (found, said[: len(text)]) == (code, text)
     programmed.daemon.wait_for(b": filter %s %s" % (os.fsencode(programmed.program), logged))
+
+
+def test_a_program_knows_the_class_that_the_listener_gives(programmed: Programmed) -> None:
+    found = []
+    for listener in (0, 1):
+        programmed.refusal('echo "${QUEUE_PRIORITY-none}" >"$QUEUE_HOME/class"; exit 31', listener)
+        found.append(Path(programmed.home.path, "class").read_text())
+    assert found == ["none\n", "bulk\n"]
 
 
 def test_a_program_queues_the_message_with_its_changes_and_knows_the_client(programmed: Programmed) -> None:
@@ -130,7 +139,7 @@ def run(home: Home, tmp_path: Path, script: str, times: int = 1, seconds: float 
 
 def test_it_reads_all_of_a_large_message_and_of_many_recipients(home: Home, tmp_path: Path) -> None:
     script = 'cat >"$OUT/message"; cat <&1 >"$OUT/envelope"; env >"$OUT/env"'
-    assert run(home, tmp_path, script) == [(Answer(ACCEPTED, b"ok -"), b"")]
+    assert run(home, tmp_path, script) == [(Answer(ACCEPTED, b"ok -"), b"accepts message")]
     assert (tmp_path / "message").read_bytes() == MESSAGE
     assert (tmp_path / "envelope").read_bytes() == b"Fa@b\0" + b"Tc@d\0" * 5000 + b"\0"
     variables = (tmp_path / "env").read_text().splitlines()

@@ -1,5 +1,7 @@
 """Authentication-Results in our name that strangers write do not come in; all else does."""
 
+import email
+import re
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -21,9 +23,9 @@ OURS = frozenset((b"mx.example.org", b"other id"))
 SLICE = 32768
 
 
-def passed(text: bytes, size: int = 0) -> bytes:
+def passed(text: bytes, size: int = 0, bare: bool = False) -> bytes:
     """Return what goes on of a message that comes in pieces of a size, 0 for one piece."""
-    removal = ForgedResults(OURS)
+    removal = ForgedResults(OURS, bare)
     pieces = [text] if not size else [text[at : at + size] for at in range(0, len(text), size)]
     return b"".join([removal.feed(piece) for piece in pieces] + [removal.end()])
 
@@ -117,13 +119,40 @@ PARTS = st.sampled_from([
 ])  # fmt: skip
 
 
-@given(st.lists(PARTS, max_size=30).map(b"".join), st.lists(st.integers(0, 600), max_size=20))
-def test_the_pieces_make_no_difference(text: bytes, cuts: list[int]) -> None:
-    removal = ForgedResults(OURS)
+@pytest.mark.parametrize("size", [0, 1, 7, 4096])
+def test_where_bare_crs_are_taken_a_field_may_begin_behind_one(size: int) -> None:
+    ours, other = b"Authentication-Results: mx.example.org; dkim=pass", b"Authentication-Results: mx.example.net; x=y"
+    for text, left in [
+        (b"Subject: a\r%s\nTo: b\n", b"Subject: a\r\nTo: b\n"),
+        (b"Subject: a\r%s\rTo: b\n", b"Subject: a\rTo: b\n"),
+        (b"Subject: a\r%s\n folded\nTo: b\n", b"Subject: a\r\nTo: b\n"),
+        (b"%s\rTo: b\n", b"To: b\n"),
+        (other + b"\r%s\n", other + b"\r\n"),
+        (b"Subject: a\r%s\r\r%s\n\nbody\n", b"Subject: a\r\n\nbody\n"),
+        (b"Subject: a\r%s", b"Subject: a\r"),
+    ]:
+        forged = text.replace(b"%s", ours)
+        assert passed(forged + b"\nbody\n", size, True) == left + b"\nbody\n", forged
+    for field in FORGED:
+        assert passed(b"A: b\n" + field + b"C: d\n\nbody", size, True) == b"A: b\nC: d\n\nbody"
+    for field in FOREIGN:
+        assert passed(field + b"\nbody", size, True) == field + b"\nbody"
+
+
+@given(st.lists(PARTS, max_size=30).map(b"".join))
+def test_pythons_email_sees_no_forged_field_behind_a_bare_cr(text: bytes) -> None:
+    message = email.message_from_bytes(passed(text + b"\n\nbody\n", 0, True))
+    for value in message.get_all("Authentication-Results") or []:
+        assert not re.match(r"\s*mx\.example\.org\s*(;|$)", str(value)), text
+
+
+@given(st.lists(PARTS, max_size=30).map(b"".join), st.lists(st.integers(0, 600), max_size=20), st.booleans())
+def test_the_pieces_make_no_difference(text: bytes, cuts: list[int], bare: bool) -> None:
+    removal = ForgedResults(OURS, bare)
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     found = b"".join([removal.feed(text[begin:end]) for begin, end in pairwise(places)] + [removal.end()])
-    assert found == passed(text)
-    assert passed(found) == found
+    assert found == passed(text, 0, bare)
+    assert passed(found, 0, bare) == found
 
 
 @given(st.lists(PARTS, max_size=30).map(b"".join))

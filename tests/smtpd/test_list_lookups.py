@@ -76,3 +76,20 @@ def test_a_list_that_says_nothing_is_waited_for_some_seconds_and_no_longer(monke
         begun = time.monotonic()
         assert asyncio.run(lookups.find("192.0.2.9")) is None
         assert time.monotonic() - begun < 5
+
+
+def test_an_answer_by_udp_that_would_take_long_to_read_is_none() -> None:
+    many = [f"127.0.{number >> 8}.{number & 255}" for number in range(2, 2000)]
+
+    async def play(lookups: ListLookups) -> None:
+        for _ in range(FAILURES_MOST):
+            assert await lookups.find("192.0.2.5") is None
+
+    with DnsServer({("5.2.0.192.second.example", "A"): many}) as server:
+        log = Lines()
+        lookups = ListLookups(log)
+        lookups.configure(LISTS, [Relay(b"127.0.0.1", server.port)])
+        asyncio.run(play(lookups))
+    (line,) = log.lines
+    assert line.startswith(b"warning: DNS list second.example does not answer: 127.0.0.1@")
+    assert b" AnswerTooLarge; " in line

@@ -1,16 +1,19 @@
 """queue-smtpd with milters: each stage is asked, what they change is in the queue, and none of them does harm."""
 
 import asyncio
+import os
 import re
 import smtplib
 import socket
 import struct
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
 
+import psutil
 import pytest
 
 from queue_base.queue.hold_marks import read_mark
@@ -23,6 +26,7 @@ from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_wire.control.milters import REFUSE, FilterSetup, unpack_milters
 from support.inject.injectors import only, queued, shared_home
 from support.intake.intake_daemon import IntakeDaemon
+from support.processes.suite import wait_until
 from support.smtpd import milter_server
 from support.smtpd.milter_server import MilterServer, Script
 from support.smtpd.smtpd_daemon import SmtpdDaemon
@@ -251,6 +255,25 @@ def test_a_milter_that_is_down_has_one_alert_and_not_one_a_session(filtered: Fil
         filtered.start(daemon=daemon).sendmail(ANN, [BOB], TEXT)
     daemon.wait_for(b"; mail is accepted without it\n")
     assert daemon.log.count(b"alert: ") == 1
+
+
+def test_without_room_for_a_message_it_is_deferred_and_there_is_an_alert(filtered: Filtered) -> None:
+    Path(filtered.home.control, "milters").write_text(f"unix:{filtered.milter.path}\n")
+    with SmtpdDaemon(filtered.home, shell="ulimit -f 100; ") as daemon:
+        process = psutil.Process(daemon.process.pid)
+        filtered.start(daemon=daemon).sendmail(ANN, [BOB], TEXT)
+        before = process.num_fds()
+        for _ in range(2):
+            client = filtered.start(daemon=daemon)
+            assert filtered.refusal(client, TEXT + "x" * 70 + ("\r\n" + "y" * 70) * 6000)[0] == 451
+            client.sendmail(ANN, [BOB], TEXT)
+            client.quit()
+        daemon.wait_for(b" filter spool failed: file_too_large")
+        text = b"alert: unable to keep a message for filters in /tmp: file too large; mail is deferred\n"
+        daemon.wait_for(text.replace(b"/tmp", os.fsencode(tempfile.gettempdir())))
+        assert daemon.log.count(b"alert: ") == 1
+        # Each session had a connection to the milter, and one of its own.
+        wait_until(lambda: process.num_fds() <= before, why="descriptors to be closed")
 
 
 def test_results_in_our_name_come_from_milters_alone(filtered: Filtered) -> None:

@@ -104,6 +104,9 @@ def test_what_the_proxy_does_not_know_is_not_that_of_the_proxy(value: bytes) -> 
     session = DrivenSession(PROXY._replace(name=b"proxy.example", relays=True), suffix=b"x", xclients=b"203.0.113.9")
     assert session.feed(EHLO + b"XCLIENT ADDR=%s NAME=%s PORT=%s LOGIN=%s\r\n" % (value, value, value, value))
     assert session.lines[-1] == b"smtp 12: connect unknown:0 unknown to 192.0.2.1:25"
+    again = DrivenSession(PROXY, xclients=b"203.0.113.9")
+    again.feed(EHLO + b"XCLIENT ADDR=198.51.100.8 PORT=4 DESTADDR=%s\r\n" % value)
+    assert again.lines[-1] == b"smtp 12: connect 198.51.100.8:4 unknown to unknown:25"
     assert session.session.status("command", 25, 1.0).client == "unknown"
     # Neither RELAYCLIENT nor its value is for the client.
     assert session.feed(EHLO + RELAYED).splitlines()[-1] == DENIED

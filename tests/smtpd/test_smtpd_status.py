@@ -190,7 +190,7 @@ def test_counters_are_what_the_lines_of_the_log_say() -> None:
         log.queued(1, b"457-x", 2310, 2), log.ended(1, "QUIT", 1, 0, 1), log.ended(2, "connection lost", 1, 0, 1),
         log.ended(3, "too many errors", 1, 0, 1), b"smtp 4: something new", b"alert: x", b"warning: unable to y",
         b"smtp 4: discarded bytes 7 recipients 1", b"smtp 4: refused early talker: 554_5.5.1_You_spoke",
-        *(log.filtered(4, b"inet:127.0.0.1:1", what) for what in (b"refuses RCPT", b"discards message", b"has x")),
+        *(log.filtered(4, b"x", what) for what in (b"refuses RCPT", b"discards message", b"copies message: x")),
         *(log.filtered(4, b"unix:/x", what) for what in (b"holds message: spam", b"failed: it is gone", b"failed: no")),
     ])  # fmt: skip
     assert {name: number for name, number in counters.counts.items() if number} == {
@@ -198,6 +198,7 @@ def test_counters_are_what_the_lines_of_the_log_say() -> None:
         "refused-RCPT-5": 1, "refused-connect-4": 1, "refused-other-5": 2, "dropped": 1, "messages": 1, "bytes": 2310,
         "recipients": 2, "end-QUIT": 1, "end-connection lost": 1, "end-refused": 1, "discarded": 1,
         "refused-early talker-5": 1, "filter-refuses": 1, "filter-discards": 1, "filter-holds": 1, "filter-failed": 2,
+        "filter-copies": 1,
     }  # fmt: skip
 
 

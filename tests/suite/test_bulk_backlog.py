@@ -1,10 +1,12 @@
 """A backlog of bulk mail does not delay normal mail, keeps its class over restarts and kills, and is all delivered."""
 
+import json
 import os
 import re
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,12 +14,15 @@ import pytest
 from queue_base.queue.layout import CLASS_BIT, open_layout
 from queue_base.queue.writer import QueueDraft, QueueWriter
 from queue_wire.files.envelope import unpack_info_class
+from support.faults.kill.killing import drive
 from support.plugins.amount import amount
 from support.plugins.saying import Say
 from support.processes.suite import Suite, wait_until
+from support.send.control import order
 from support.send.timed_suite import TimedSuite
 from support.servers.smtp.sink import Sink
 from support.site import Site, mail_site
+from support.smtpd.smtpd_daemon import SmtpdDaemon
 
 BACKLOG = amount(1500, 50_000)
 LIMIT = 1.0  # Seconds from the end of a normal injection to the start of its delivery.
@@ -144,3 +149,26 @@ def test_a_class_that_is_made_while_the_suite_runs_is_found(site: Site) -> None:
                 queue_mail(site, 40, "bulk.example", priority)
                 suite.wait_for(r"end msg \d+", times=3 + 40 * times)
     assert len(sink.taken) == 83
+
+
+def test_mail_of_a_listener_with_a_class_has_that_class_until_it_is_delivered(site: Site) -> None:
+    site.control("rcpthosts", "remote.example\n")
+    site.control("relayclients", "127.0.0.1\n")
+    with ExitStack() as stack:
+        sink = stack.enter_context(Sink())
+        site.route(sink.port)
+        suite = stack.enter_context(Suite(site.home))
+        smtpd = stack.enter_context(SmtpdDaemon(site.home, ("mx", "mx priority=bulk")))
+        for listener, sender in enumerate(("normal@a.example", "bulk@a.example")):
+            with smtpd.smtp(listener) as client:
+                client.sendmail(sender, ["soon@remote.example"], "Subject: x\r\n\r\n")
+        # The host takes it at the third attempt.
+        suite.wait_for(": deferral: ", times=2)
+
+        found = [json.loads(line) for line in order(site.home, "list", "--format", "json").splitlines()]
+        assert {each["sender"]: each["priority"] for each in found} == {
+            "normal@a.example": None, "bulk@a.example": "bulk",
+        }  # fmt: skip
+        drive(suite, lambda: len(sink.taken) == 2)
+        suite.wait_for("^end msg ", times=2)
+        wait_until(lambda: not site.kinds()["mess"], why="the removals")

@@ -1,7 +1,10 @@
 """The suite with on-demand domains: mail that cannot be delivered is stored, and delivered when it is asked for."""
 
 import os
+import re
 import signal
+import subprocess
+from pathlib import Path
 
 from queue_wire.admin.ondemand_socket import EMPTY, ETRN, LATER, STARTED, UNKNOWN
 from support.local.good_mail import GoodMail
@@ -9,6 +12,7 @@ from support.processes.ondemand_client import ask
 from support.processes.suite import Suite, enqueue, wait_until
 from support.queues.letters import letter_text, token_of
 from support.servers.smtp.sink import Sink
+from support.tools import need, need_tracing
 
 STORED = r"^delivery \d+: success: stored_for_customer\.example"
 DONE = r"^ondemand customer\.example done "
@@ -138,3 +142,31 @@ def test_mail_over_the_size_of_its_domain_stays_in_the_queue_and_is_tried_as_oth
             suite.signal(signal.SIGALRM)
             suite.wait_for(r"^delivery 2: success: 127\.0\.0\.1_accepted_message")
             assert tokens(sink) == ["large"]
+
+
+def test_a_run_opens_the_files_of_its_own_domain_alone(customer: GoodMail, port: int, tmp_path: Path) -> None:
+    need_tracing()
+    domains = [f"d{number}.example" for number in range(6)]
+    customer.control("ondemand", "".join(f"{domain}:etrn probe never\n" for domain in domains))
+    customer.control("smtproutes", f":127.0.0.1:{port}\n")
+    trace, wanted = tmp_path / "trace", domains[3]
+    with Suite(customer.home) as suite:
+        send(customer, "each", *[f"{name}@{domain}".encode() for domain in domains for name in ("ann", "bob")])
+        suite.wait_for(r"^delivery \d+: success: stored_for_", times=12)
+        traced = [suite.daemon("queue-ondemand"), *suite.daemons("queue-remote", 2)]
+        tasks = [word for pid in traced for word in ("-p", str(pid))]
+        options = ["-f", "-qq", "-e", "signal=none", "-e", "trace=open,openat,openat2", "-o", str(trace)]
+        tracer = subprocess.Popen([need("strace"), *options, *tasks], stderr=subprocess.DEVNULL)
+        try:
+            line = f"TracerPid:\t{tracer.pid}\n"
+            wait_until(lambda: all(line in Path(f"/proc/{pid}/status").read_text() for pid in traced), why="strace")
+            with Sink(port):
+                assert ask(customer.home, wanted.encode()).word == STARTED
+                suite.wait_for(rf"^ondemand {re.escape(wanted)} ended: delivered 2 failed 0 deferred 0")
+        finally:
+            tracer.terminate()
+            tracer.wait()
+    assert sorted(stored(customer)) == [domain for domain in domains if domain != wanted]
+    opened = re.findall(r'"[^"]*ondemand/([^/"]+)([^"]*)"', trace.read_text())
+    assert (wanted, "/1.cluster") in opened
+    assert {domain for domain, _ in opened} == {wanted}

@@ -1,5 +1,6 @@
 """A home with two queues: a set of daemons for each, queue-intake in front, and limits that hold over both."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -90,6 +91,11 @@ def test_a_set_is_started_by_the_name_of_its_queue_and_once(home: Home) -> None:
         assert suite.process.wait(DEADLINE) == code
         suite.stop()
         assert suite.count(f"^queue-start: alert: cannot start: {why}")
+    os.rename(home.queues["b"], home.queues["b"] + ".out")
+    without = Suite(home, options=("--queue", "b"), executed=True)
+    assert without.process.wait(DEADLINE) == 111, "it is started again until its disk is there"
+    without.stop()
+    assert without.count(f"unable to use {home.queues['b']}: no such file or directory; is its disk mounted")
     with Suite(home, options=("--queue", "a")):
         second = Suite(home, options=("--queue", "a"))
         assert second.process.wait(DEADLINE) == 111

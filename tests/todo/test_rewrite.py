@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_wire.control.lines import unpack_map, unpack_set
-from queue_wire.control.rewrite import LOCAL, REMOTE, Rules, rewrite, split_recipients
+from queue_wire.control.rewrite import LOCAL, REMOTE, Rules, rewrite, rule_key, split_recipients
 
 RULES = Rules(
     envnoathost=b"me.example",
@@ -84,6 +84,29 @@ def test_an_address_is_rewritten_as_the_manual_says(address: bytes, expected: tu
 )
 def test_the_catch_all_takes_what_no_other_entry_names(address: bytes, expected: tuple[bool, bytes]) -> None:
     assert rewrite(address, CATCH_ALL) == expected
+
+
+IDN = "b\u00fccher.example"
+PLAIN = b"xn--bcher-kva.example"
+
+
+@pytest.mark.parametrize("entry", [IDN, IDN.upper(), PLAIN.decode()])
+@pytest.mark.parametrize("host", [IDN, IDN.upper(), "b\uff55\u0308cher\uff0eexample", PLAIN.decode()])
+def test_u_labels_and_a_labels_are_equal_in_addresses_and_entries(entry: str, host: str) -> None:
+    address, key = f"Joe@{host}".encode(), rule_key(entry.encode())
+    here = Rules(b"me.example", frozenset((key,)), frozenset((key,)), {})
+    assert rewrite(address, here) == (LOCAL, b"Joe@" + PLAIN)
+    assert rewrite(f"joe%there.example@{host}".encode(), here) == (REMOTE, b"joe@there.example")
+    none = here._replace(locals=frozenset(), percenthack=frozenset())
+    for virtual in (entry, f"joe@{entry}"):
+        rules = none._replace(virtualdomains={rule_key(virtual.encode()): b"ann"})
+        assert rewrite(address, rules) == (LOCAL, b"ann-Joe@" + PLAIN)
+    below = none._replace(virtualdomains={rule_key(b"." + entry.encode()): b"ann"})
+    assert rewrite(f"joe@mx.{host}".encode(), below) == (LOCAL, b"ann-joe@mx." + PLAIN)
+    # Remote mail keeps its address: queue-remote knows what the other host takes.
+    assert rewrite(address, none) == (REMOTE, address)
+    impossible = "joe@\u0378.example".encode()
+    assert rewrite(impossible, none._replace(locals=frozenset((rule_key(impossible[4:]),)))) == (LOCAL, impossible)
 
 
 def test_the_percent_hack_does_not_look_into_a_host_with_an_at_sign() -> None:

@@ -25,6 +25,11 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         r"queuectl list --sender oth.*exit code 1, 0 lines",
         [],
     ),
+    "classify": (
+        "--messages 30 --rounds 1 --split 3 --workers 1,2 --dir HERE",
+        r"workers 2: median \d+ messages/s, ratio [\d.]+",
+        [],
+    ),
     "counts": ("--messages 20 --tries 1 --dir HERE", r"\d+ over the bounds", ["smtp-sink", "strace"]),
     "fair": (
         "--messages 20 --runs 1 --dir HERE",
@@ -39,9 +44,9 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
     "inject-startup": ("--runs 2 --dir HERE", r"sendmail[a-z, ]* +[\d.]+ ms +ratio +[\d.]+, goal 1.4 or less", []),
     "million": ("--messages 50 --idle 0.1 --dir HERE", r"idle, it takes [\d.]+ % of a CPU \(goal 0\)", []),
     "ondemand": (
-        "--records 200 --domains 3 --seconds 1 --dir HERE",
-        r"run: [\d.]+ s, delivered [1-9]\d* failed 0 deferred 0",
-        [],
+        "--records 200 --domains 3 --recipients 20 --appended 20 --messages 20 --rounds 1 --seconds 1 --dir HERE",
+        r"queue-todo, idle: \d+ MB and [\d.]+ % of a CPU with the store, \d+ MB and [\d.]+ % of a CPU without",
+        ["smtp-sink", "strace"],
     ),
     "queues": (
         "--rounds 1 --seconds 0.5 --iops 5000 --connections 2 --writers 2 --dir HERE",
@@ -95,12 +100,13 @@ BACKLOG = (
 # Words that make no sense for any bench; what each has beside them is in its own entry.
 WRONG = {
     "admin": ["--messages 0", "--split x", "--dir /nowhere"],
+    "classify": ["--messages 0", "--workers 1,17", "--announce --messages 12000", "--dir /nowhere"],
     "counts": ["--messages 0", "--tries no", "--cpu 1,0", "--dir /nowhere"],
     "fair": ["--messages 0", "--runs x", "--dir /nowhere"],
     "inject": ["--loop -1", "--slow 0", "--together ,", "--disk /nowhere"],
     "inject-startup": ["--runs 0", "200"],
     "million": ["--messages many", "--idle nan", "--dir /nowhere"],
-    "ondemand": ["--records 0", "--group x", "--dir /nowhere"],
+    "ondemand": ["--records 0", "--group x", "--ext4 /nowhere"],
     "queues": ["--rounds 0", "--iops 0", "--seconds nan", "--dir /nowhere"],
     "remote": ["--messages 0", "--connections 0", "--size 1.5"],
     "remote-turns": ["--size 0", "--dir /nowhere"],
@@ -161,7 +167,7 @@ def test_a_bench_runs_and_prints_its_figures(name: str, tmp_path: Path) -> None:
         need_private_mounts()
     if name == "queues" and not Path("/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device").exists():
         missing("the block controller of cgroup v1")
-    if name == "counts":
+    if name in ("counts", "ondemand"):
         need_tracing()
     goes_well(name, SIZES[name], tmp_path)
 

@@ -10,8 +10,10 @@ from queue_wire.files.cluster import (
     link_name,
     pack_cluster_header,
     pack_stored,
+    salvage_cluster,
     unpack_cluster,
     unpack_cluster_header,
+    unpack_link_name,
 )
 
 SEED = 0x1234_5678_9ABC_DEF0
@@ -19,8 +21,9 @@ ONE = StoredRecipient(457, 1_600_000_000_000_000, 2310, b"a@example.org", b"b@ex
 TWO = StoredRecipient(2**64 - 1, 0, 0, b"", b'"odd\xff one"@example.net')
 addresses = st.binary(max_size=60)
 stored = st.builds(
-    StoredRecipient, st.integers(1, 2**64 - 1), st.integers(0, 2**63), st.integers(0, 2**50), addresses, addresses
-)
+    StoredRecipient, st.integers(1, 2**64 - 1), st.integers(0, 2**63), st.integers(0, 2**50), addresses, addresses,
+    st.integers(0, 2**40),
+)  # fmt: skip
 
 
 def packed(*records: StoredRecipient, seed: int = SEED) -> bytes:
@@ -58,6 +61,22 @@ def test_a_damaged_byte_takes_its_record_and_those_behind_it_and_never_makes_ano
     assert len(found) == (2 if at in marks else 0 if at < marks[1] else 1)
 
 
+@given(st.integers(HEADER_SIZE, len(packed(ONE, TWO, ONE)) - 1), st.integers(1, 255), st.booleans())
+def test_of_a_damaged_cluster_all_records_but_the_damaged_one_are_found(at: int, by: int, cut: bool) -> None:
+    data = bytearray(packed(ONE, TWO, ONE))
+    data[at] ^= by
+    ends = [HEADER_SIZE, len(packed(ONE)), len(packed(ONE, TWO)), len(data)]
+    hit = next(place for place, end in enumerate(ends[1:]) if at < end)
+    found = [each.stored for each in salvage_cluster(bytes(data[:-1] if cut else data))]
+    whole = [one for place, one in enumerate([ONE, TWO, ONE]) if at in ends or place != hit]
+    assert found == (whole[:-1] if cut and (at in ends or hit != 2) else whole)
+
+
+@given(st.binary(max_size=200))
+def test_garbage_with_a_header_has_no_records_to_salvage(data: bytes) -> None:
+    assert salvage_cluster(pack_cluster_header(SEED) + data) == [] == salvage_cluster(data)
+
+
 def test_zeros_and_records_of_another_cluster_behind_the_end_do_not_count() -> None:
     other = packed(ONE, seed=SEED + 1)[HEADER_SIZE:]
 
@@ -93,3 +112,6 @@ def test_names_of_clusters_and_of_their_links() -> None:
     assert cluster_number("17.cluster") == 17
     assert [cluster_number(name) for name in ("0.cluster", "017.cluster", "17.new", "mess", "1.clusters")] == [None] * 5
     assert link_name(17, ONE.long_id) == f"17.{ONE.long_id}"
+    assert unpack_link_name(f"17.{ONE.long_id}") == (17, ONE.long_id)
+    wrong = ("17", "17.457", f"017.{ONE.long_id}", f"x.{ONE.long_id}", "1.0-5", "1.7-05", "1.7-A", "", "9" * 30)
+    assert [unpack_link_name(name) for name in wrong] == [None] * len(wrong)

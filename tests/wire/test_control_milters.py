@@ -40,7 +40,7 @@ def test_lines_are_places_with_options() -> None:
     [
         b"8891", b"inet:8891", b"inet:host:0", b"inet:host:65536", b"unix:run/x", b"unix:/" + b"x" * 107,
         b"unix:/x relay", b"unix:/x default=discard", b"unix:/x connect=0", b"unix:/x connect=541",
-        b"unix:/x content=1.5", b"unix:/x mx=1", b"unix:/x authserv=", b"unix:/x authserv=a;b",
+        b"\x0b", b"\x0c", b"unix:/x content=1.5", b"unix:/x mx=1", b"unix:/x authserv=", b"unix:/x authserv=a;b",
     ],
 )  # fmt: skip
 def test_a_line_that_is_none_is_refused_with_its_number(line: bytes) -> None:

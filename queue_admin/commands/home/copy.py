@@ -29,6 +29,9 @@ def command(context: click.Context, target: str) -> None:
     control/, alias/ and users/ are copied with owners, modes and times. Not copied: what is being injected, what was
     set aside in queue/corrupt/maildrop and queue/corrupt/unplaced, and mailboxes, which are not in the home.
 
+    Of several queues all are copied, as HOME2/queues/NAME, which HOME2/control/queues lists. With --queue the copy has
+    that one alone.
+
     Exit 0: the copy is complete; messages that were delivered meanwhile are not missed. 1: HOME2 is made, but what the
     warnings name is not in it. 100, 111: there is no copy.
 
@@ -38,17 +41,16 @@ def command(context: click.Context, target: str) -> None:
       queuectl --home /srv/queue copy /mnt/new/queue
     """
     home, other = home_of(context), find_home(target)
-    if home.several:
-        raise Usage("unable to copy a home with several queues: copy control/, alias/, users/ and each queue's disk")
     if f"{os.path.realpath(other.path)}/".startswith(f"{os.path.realpath(home.path)}/"):
         raise Usage(f"unable to copy {home.path} into itself")
-    owner = owner_of_ours(home)
-    if os.geteuid() not in (0, owner.uid):
-        raise Permanent(f"unable to copy {home.path}: {home.queue} belongs to uid {owner.uid}, and you are not root")
+    for one in home.each():
+        owner = owner_of_ours(one)
+        if os.geteuid() not in (0, owner.uid):
+            raise Permanent(f"unable to copy {home.path}: {one.queue} belongs to uid {owner.uid}, and you are not root")
     os.umask(0o077)
     try:
         with Progress(None, "messages", "copied") as progress:
-            done = copy_home(home, other, owner, progress.step)
+            done = copy_home(home, other, progress.step)
     except OSError as error:
         what = error.filename2 or error.filename or other.path
         begun = f"; remove {other.path}.new and try again" if os.path.lexists(f"{other.path}.new") else ""

@@ -11,7 +11,7 @@ from queue_admin.checks.inspection import inspect
 from queue_admin.checks.moving import raise_descriptor_limit
 from queue_admin.checks.queue_repair import repair
 from queue_admin.checks.structure import find_layout, owner_of_ours, unable
-from queue_admin.home.chosen import each_queue, home_of
+from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
 from queue_admin.system_accounts import be_owner
@@ -38,7 +38,8 @@ def command(
     could be delivered is never removed: a message that cannot be read is parked, and what belongs to no message is
     moved to queue/corrupt/unplaced/, with the reason, for a person. It may be killed at any point: run it again.
 
-    Of several queues it mends the one that --queue names; --dry-run looks at all.
+    Of several queues it mends all, one after the other, or the one that --queue names. One that cannot be mended,
+    because its queue-send runs or its disk is not there, is named, and the others are mended.
 
     With --format json each line is an object: repaired, what was done; with --dry-run the object of queuectl check.
 
@@ -53,17 +54,20 @@ def command(
     if dry_run:
         each_queue(where, lambda one: _say(one, split, form), heading=form == "text")
         return
-    # Of several queues, --queue names the one: it must be stopped for that.
-    _ = where.queue
     raise_descriptor_limit()
+    each_queue(where, lambda one: _mend(one, split, take_over, form), heading=form == "text", apart=True)
+
+
+def _mend(home: Home, split: int | None, take_over: bool, form: str) -> None:
+    """Mend one queue, and say what was done. Root becomes its owner. Raises Failure."""
     with Progress(None, "files", "looked at") as progress:
-        done = repair(where, split, take_over, progress.step)
+        done = repair(home, split, take_over, progress.step)
     for each in done:
         what = visible(os.fsencode(each))
-        print(json.dumps({"repaired": what}) if form == "json" else f"repaired: {what}")
+        print(json.dumps(with_queue(home, {"repaired": what})) if form == "json" else f"repaired: {what}")
     if form == "json":
         return
-    print(f"{where.queue} is in order" if not done else "done; queuectl check looks at the result")
+    print(f"{home.queue} is in order" if not done else "done; queuectl check looks at the result")
 
 
 def _say(home: Home, split: int | None, form: str) -> None:

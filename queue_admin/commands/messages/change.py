@@ -22,7 +22,8 @@ from queue_admin.messages.offline import OfflineQueue
 from queue_admin.messages.selector_options import make_selectors, read_prepends, selector_options
 from queue_admin.messages.selectors import Selectors
 from queue_admin.messages.standing_change import add_standing, list_standing, remove_standing
-from queue_admin.messages.stored_mail import flush_domains, stored_domains
+from queue_admin.messages.stored_change import StoredChange, StoredIds
+from queue_admin.messages.stored_mail import StoredMail, flush_domains, stored_domains
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
 from queue_admin.question import ASKED_FROM, ask
@@ -57,12 +58,18 @@ IDS are long ids, as `queuectl list` prints them; `-` reads them from standard i
 Options choose messages that match all of them; with IDS, only among these. Works whether queue-send runs or not.
 Repeating a command does no harm; IDS that are gone are named, and are not an error. On a terminal, a question comes
 before more than 100 messages are changed; --yes answers it. Exit 1 if no message was found, except with --all.
+{stored}
 
 {more}
 
 \b
 Examples:
 {examples}
+"""
+
+
+_STORED = """What is stored for on-demand domains is changed, too; of these messages only the recipients that match.
+--state stored chooses nothing else.
 """
 
 
@@ -201,9 +208,27 @@ def _run_in(
             check_long_id(layout, name)  # Before anything is locked.
     names = read_names(tuple(dict.fromkeys(ids))) if ids else None
     now = time.time()
+    mail = StoredMail(home)
+    # Flush has its own way with what is stored.
+    has_stored = bool(mail.domains) and verb != "flush"
+    stored, stored_ids = StoredChange(home, mail, selectors, now), StoredIds(layout, mail)
+    if names is not None and has_stored:
+        names = stored_ids.pass_on(names)
+
+    def take_stored() -> None:
+        """Choose among what is stored; ids have been looked for by then."""
+        if not has_stored:
+            return
+        if ids:
+            stored.take_named(stored_ids.found, held=verb == "release")
+        else:
+            stored.take_matching(held=verb == "release")
+
     if options["dry_run"]:
         chosen = choose(layout, selectors, names, now, None, False, verb == "release")
         found = _list(home, verb, chosen, options["nul"], _is_on_whole(verb, runs(home)))
+        take_stored()
+        found = _list_stored(home, verb, stored, options["nul"]) or found
         _exit_unless(found or options["all_messages"])
         return
     terminal = sys.stderr.isatty()
@@ -213,8 +238,9 @@ def _run_in(
             found = _Change(home, verb, selectors, reason, bool(ids)).carry_out(queue, chosen, None)
     else:
         gathered = _gather(layout, selectors, names, now, verb)
+        take_stored()
         if not options["yes"]:
-            _ask(home, verb, gathered, _is_on_whole(verb, runs(home)), "-" in ids)
+            _ask(home, verb, gathered, stored.count, _is_on_whole(verb, runs(home)), "-" in ids)
         with (
             closing(connect_or_lock(home, layout)) as queue,
             Progress(gathered.messages, "messages", VERBS[verb].done) as progress,
@@ -222,10 +248,42 @@ def _run_in(
             if verb == "flush":
                 _probe(queue, sorted(gathered.domains))
             found = _Change(home, verb, selectors, reason, bool(ids)).carry_out(queue, gathered.chosen(), progress)
+    if not terminal:
+        take_stored()
+    if stored.count:
+        _change_stored(home, verb, stored, reason)
+        found = True
     if verb == "flush" and not ids:
         found = _flush_stored(home, selectors, options["all_messages"]) or found
     # A standing hold is done, whether or not there is a message for it; and all of none are all.
     _exit_unless(found or bool(options.get("standing")) or options["all_messages"])
+
+
+def _change_stored(home: Home, verb: str, stored: StoredChange, reason: bytes) -> None:
+    """Change what is stored for on-demand domains, and say what was done."""
+    done = True
+    if verb == "hold":
+        stored.hold(reason)
+    elif verb == "release":
+        for domain in stored.release():
+            name = domain.decode()
+            print(f"{name} is on hold as a whole; queuectl release --domain {name} releases it", file=sys.stderr)
+    else:
+        done = stored.order(verb.encode())
+    when = "" if done else " when queue-ondemand comes to it"
+    print(f"{_in_queue(home)}{VERBS[verb].done} {_stored_messages(stored.count)}{when}")
+
+
+def _list_stored(home: Home, verb: str, stored: StoredChange, nul: bool) -> bool:
+    """Print the long ids of what would be changed, as _list does."""
+    for names in stored.messages.values():
+        for name in names:
+            print(pack_queue_id(home.name, name), end="\0" if nul else "\n")
+    sys.stdout.flush()
+    if stored.count:
+        would = f"{_in_queue(home)}would have {VERBS[verb].done}"
+        print(f"{would} {_stored_messages(stored.count)}", file=sys.stderr)
+    return stored.count > 0
 
 
 def _flush_stored(home: Home, selectors: Selectors, everything: bool) -> bool:
@@ -279,12 +337,13 @@ def _gather(layout: Layout, selectors: Selectors, names: Iterator[str] | None, n
     return Gathered(keys, domains)
 
 
-def _ask(home: Home, verb: str, gathered: Gathered, on_whole: bool, ids_on_stdin: bool) -> None:
+def _ask(home: Home, verb: str, gathered: Gathered, stored: int, on_whole: bool, ids_on_stdin: bool) -> None:
     """Ask before very many messages, or recipients that were not chosen, are hit. Raises Permanent if not."""
     hit = gathered.others if on_whole else 0
-    if gathered.messages <= ASKED_FROM and not hit:
+    if gathered.messages + stored <= ASKED_FROM and not hit:
         return
-    question = f"{_in_queue(home)}{verb.capitalize()} {_messages(gathered.messages)}{_with_others(hit)}?"
+    more = f" and {_stored_messages(stored)}" if stored else ""
+    question = f"{_in_queue(home)}{verb.capitalize()} {_messages(gathered.messages)}{_with_others(hit)}{more}?"
     ask(question, f"nothing is {VERBS[verb].done}", ids_on_stdin)
 
 
@@ -373,6 +432,10 @@ def _messages(count: int) -> str:
     return f"{count} message" if count == 1 else f"{count} messages"
 
 
+def _stored_messages(count: int) -> str:
+    return f"{count} stored message" if count == 1 else f"{count} stored messages"
+
+
 def _recipients(count: int) -> str:
     return f"{count} recipient" if count == 1 else f"{count} recipients"
 
@@ -409,7 +472,9 @@ def _command(verb: str) -> click.Command:
         _run(context, verb, ids, options)
 
     lines = "\n".join(f"  queuectl {example}" for example in about.examples)
-    text = _HELP.format(first=about.first, more=about.more, examples=lines)
+    # Flush says itself what it does with that.
+    stored = "" if verb == "flush" else _STORED
+    text = _HELP.format(first=about.first, stored=stored, more=about.more, examples=lines)
     wrap: Callable[..., click.Command] = click.command(verb, help=text)
     if verb in ("hold", "release"):
         help_text = "Also messages that come later." if verb == "hold" else "End a standing hold."

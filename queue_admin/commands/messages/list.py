@@ -1,6 +1,7 @@
 """queuectl list: one line per message, as text or JSON. Reads only."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from heapq import nsmallest
@@ -13,10 +14,11 @@ from queue_admin.home.chosen import each_queue, home_of, share_names
 from queue_admin.messages.choosing import check_long_id, find, read_names, select
 from queue_admin.messages.detail import Detail, read_detail, read_done_marks
 from queue_admin.messages.last_results import DeadNexthops, recipient_states
-from queue_admin.messages.message_facts import message_facts, recipient_facts
+from queue_admin.messages.message_facts import message_facts, recipient_facts, stored_facts, stored_recipients
 from queue_admin.messages.outside_sort import PART, sort_outside
 from queue_admin.messages.selector_options import make_selectors, read_prepends, selector_options
 from queue_admin.messages.selectors import Selectors, is_deleted
+from queue_admin.messages.stored_mail import COUNTED_MOST, StoredMail, StoredMessage
 from queue_admin.messages.survey import Snapshot, Stray, look, survey
 from queue_admin.printable import span, visible, word
 from queue_admin.progress import Progress, stdout_is_file
@@ -34,6 +36,7 @@ SORTS = ("age", "size", "sender", "recipients", "next")
 @click.argument("ids", nargs=-1, metavar="[IDS]...")
 @selector_options("--reason")
 @click.option("--held", is_flag=True, help="Only messages that are on hold.")
+@click.option("--stored", is_flag=True, help="Only messages that are stored for on-demand domains.")
 @click.option("--corrupt", is_flag=True, help="Only corrupt messages.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
 @click.option("--sort", type=click.Choice(SORTS), help="In this order, the oldest, largest or most first.")
@@ -48,6 +51,10 @@ def command(context: click.Context, /, ids: tuple[str, ...], **options: Any) -> 
     wait for their removal, are shown only with --state deleted. Messages are listed as they are found, a bucket after
     another; --sort reads them all first, and writes the keys of more than 50,000 to temporary files. Several queues are
     listed one after the other, each as --sort and --limit say.
+
+    \b
+    Messages that are stored for on-demand domains are listed with IDS or options, or
+    with --stored alone; else a line on stderr says how many there are.
 
     \b
     Columns: id, state, age, bytes, <sender>, then recipients done/left for each
@@ -83,12 +90,18 @@ def _list(
     if by_id and not ids:
         raise click.exceptions.Exit(1)
     layout = open_layout(home.queue)
+    mail = StoredMail(home)
+    if mail.domains and "-" in ids:
+        ids = tuple(read_names(ids))  # They are looked for twice.
     now = time.time()
     marks = read_done_marks(layout)
     form, nul = options["form"], options["nul"]
     count = 0
+    selectors = make_selectors(options, prepends)
     with DeadNexthops(home, now) as dead:
-        for found in islice(_found(layout, ids, options, make_selectors(options, prepends), now), options["limit"]):
+        only_stored = options["stored"] or selectors.state == "stored"
+        messages = iter(()) if only_stored else _found(layout, ids, options, selectors, now)
+        for found in islice(messages, options["limit"]):
             if isinstance(found, Stray):
                 line = stray_line(found, form)
             elif nul:
@@ -98,12 +111,60 @@ def _list(
             if line:
                 count += 1
                 print(line, end="\0" if nul else "\n")
-    if not count and (ids or _filters(options)):
+    if not (ids or _filters(options)):
+        if mail.domains and form == "text" and not nul:
+            _say_stored(home, mail.count())
+        return
+    left = None if options["limit"] is None else options["limit"] - count
+    for message in islice(_stored(mail, ids, options, selectors, now), left):
+        count += 1
+        name = pack_queue_id(home.name, message.long_id)
+        print(name if nul else stored_line(message, form, now, home.name), end="\0" if nul else "\n")
+    if not count:
         raise click.exceptions.Exit(1)
 
 
 def _filters(options: dict[str, Any]) -> bool:
-    return options["held"] or options["corrupt"] or make_selectors(options, {}).any
+    return options["held"] or options["corrupt"] or options["stored"] or make_selectors(options, {}).any
+
+
+def _say_stored(home: Home, count: int) -> None:
+    """Say on stderr what a list of all messages does not have, because there may be very much of it."""
+    number = f"{COUNTED_MOST} or more messages are" if count == COUNTED_MOST else f"{count} messages are"
+    number = "1 message is" if count == 1 else number
+    queue = f"queue {home.name}: " if home.name else ""
+    sys.stdout.flush()
+    print(f"{queue}{number} stored for on-demand domains; queuectl list --stored", file=sys.stderr)
+
+
+def _stored(
+    mail: StoredMail, ids: tuple[str, ...], options: dict[str, Any], selectors: Selectors, now: float
+) -> Iterator[StoredMessage]:
+    """Yield what is stored for on-demand domains and is to be listed, in order."""
+    if options["corrupt"]:
+        return
+    if ids:
+        found = (message for name in ids for message in mail.find(name))
+        chosen = (each for message in found if (each := mail.choose(message, selectors, now)) is not None)
+    else:
+        chosen = (message for message in mail.messages(selectors, now))
+    held = (message for message in chosen if message.held is not None or not options["held"])
+    sort, limit = options["sort"], options["limit"]
+    if sort is None:
+        yield from held
+        return
+    numbered = ((_stored_key(sort, message), number, message) for number, message in enumerate(held))
+    keys = nsmallest(limit, numbered) if limit is not None else sorted(numbered)
+    for _, _, message in keys:
+        yield message
+
+
+def _stored_key(sort: str, message: StoredMessage) -> float | bytes:
+    """Return the key of a stored message; it has no next attempt."""
+    if sort == "sender":
+        return message.first.sender.lower()
+    keys = {"size": -message.first.size, "recipients": -len(message.recipients), "next": 0}
+    return keys.get(sort, message.first.birth)
 
 
 def _found(
@@ -173,6 +234,22 @@ def stray_line(stray: Stray, form: str) -> str:
     """Return the line for a name that belongs to no message."""
     path = visible(stray.path.encode("utf-8", "surrogateescape"))
     return json.dumps({"stray": path, "trouble": stray.reason}) if form == "json" else f"- stray {path}: {stray.reason}"
+
+
+def stored_line(message: StoredMessage, form: str, now: float, queue: str = "") -> str:
+    """Return the line for a stored message. `queue` is the name of one of several."""
+    facts = stored_facts(message, now)
+    facts["id"] = pack_queue_id(queue, message.long_id)
+    if form == "json":
+        facts["recipients"] = stored_recipients(message)
+        return json.dumps({"queue": queue, **facts} if queue else facts)
+    first = message.first
+    age, left = span(now - first.birth / 1e6), len(message.recipients)
+    parts = [str(facts["id"]), "stored", age, str(first.size), f"<{word(first.sender)}>", f"remote 0/{left}"]
+    parts.append(f"for {message.domain.decode()}")
+    if message.held is not None:
+        parts.append(f"held: {facts['held']}")
+    return " ".join(parts)
 
 
 def message_line(

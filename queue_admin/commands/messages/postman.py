@@ -5,20 +5,22 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import click
 
-from queue_admin.home.chosen import home_of
+from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.messages.survey import open_regular
 from queue_admin.printable import span
 from queue_admin.question import ASKED_FROM, ask
 from queue_admin.system_accounts import be_owner
 from queue_base.durable import Commit
 from queue_base.errors import Permanent, Temporary, Usage, reason
+from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.postman import DIRECTORY, unpack_copy_name
+from queue_wire.ids import pack_queue_id, split_queue_id
 from queue_wire.logline import moment
 
 
@@ -58,7 +60,8 @@ def command() -> None:
 
     A copy is kept of mail whose header breaks RFC 5322 where `control/headerfaults` says `copy`. Its name is that of
     the message's number and the cause. There is room for 1,000 of them, with 256 MB; then no more are kept. On a
-    terminal, a question comes before more than 100 are removed; --yes answers it.
+    terminal, a question comes before more than 100 are removed; --yes answers it. Of several queues, a name has that of
+    its queue before it, `first/2663293_no-date`.
 
     \b
     Examples:
@@ -78,15 +81,23 @@ def list_copies(context: click.Context, form: str) -> None:
     Example:
       queuectl postman list
     """
+    home = home_of(context)
+    be_owner(home)
+    each_queue(home, lambda one: _list(one, form), heading=False)
+
+
+def _list(home: Home, form: str) -> None:
+    """List the copies of one queue. Raises Exit if there are none, Temporary."""
     now = time.time()
     found = False
-    for copy in find_copies(_directory(context)):
+    for copy in find_copies(_directory(home)):
         found = True
+        name = pack_queue_id(home.name, copy.name)
         if form == "json":
-            facts = {"copy": copy.name, "message": copy.message, "cause": copy.cause, "bytes": copy.size}
-            print(json.dumps(facts | {"since": moment(copy.since)}))
+            facts = {"copy": name, "message": copy.message, "cause": copy.cause, "bytes": copy.size}
+            print(json.dumps(with_queue(home, facts | {"since": moment(copy.since)})))
         else:
-            print(f"{copy.name} {span(now - copy.since)} {copy.size}")
+            print(f"{name} {span(now - copy.since)} {copy.size}")
     if not found:
         raise click.exceptions.Exit(1)
 
@@ -101,7 +112,11 @@ def show(context: click.Context, name: str) -> None:
     Example:
       queuectl postman show 2663293_no-date
     """
-    path = f"{_directory(context)}/{_checked(name)}"
+    home = home_of(context)
+    be_owner(home)
+    (queue,) = _by_queue(home, [name])
+    one = home.choose(queue) if home.several else home
+    path = f"{_directory(one)}/{split_queue_id(name)[1]}"
     try:
         source = open_regular(path)
     except FileNotFoundError as error:
@@ -129,12 +144,29 @@ def remove(context: click.Context, names: tuple[str, ...], every: bool, dry_run:
     """
     if every == bool(names):
         raise Usage("unable to remove copies: name them, or say --all")
-    directory = _directory(context)
-    wanted = [copy.name for copy in find_copies(directory)] if every else [_checked(name) for name in names]
+    home = home_of(context)
+    be_owner(home)
+    shares = _by_queue(home, names)
+
+    def act(one: Home) -> None:
+        """Remove copies of one queue. Raises Exit, Temporary."""
+        if every or one.name in shares:
+            _remove(one, None if every else shares[one.name], dry_run, yes)
+
+    if every:
+        each_queue(home, act)
+        return
+    each_queue(home, act, heading=False, both=True)
+
+
+def _remove(home: Home, names: list[str] | None, dry_run: bool, yes: bool) -> None:
+    """Remove copies of one queue, all if `names` is None. Raises Exit if one of them is not there, Temporary."""
+    directory = _directory(home)
+    wanted = [copy.name for copy in find_copies(directory)] if names is None else names
     if dry_run:
         there = [name for name in wanted if os.path.lexists(f"{directory}/{name}")]
         for name in there:
-            print(name)
+            print(pack_queue_id(home.name, name))
         sys.stdout.flush()
         print(f"would have removed {_copies(len(there))}", file=sys.stderr)
     else:
@@ -151,17 +183,27 @@ def remove(context: click.Context, names: tuple[str, ...], every: bool, dry_run:
         raise click.exceptions.Exit(1)
 
 
-def _directory(context: click.Context) -> str:
-    home = home_of(context)
-    be_owner(home)
+def _directory(home: Home) -> str:
     open_layout(home.queue)
     return f"{home.queue}/{DIRECTORY}"
 
 
-def _checked(name: str) -> str:
-    if unpack_copy_name(name) is None:
-        raise Usage(f"not the name of a copy: {name!r}; queuectl postman list prints the names")
-    return name
+def _by_queue(home: Home, names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the names of copies by their queues; a name without a queue is looked for in all. Raises Usage."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        queue, rest = split_queue_id(name)
+        if unpack_copy_name(rest) is None or (queue and (queue not in home.queues or home.name not in ("", queue))):
+            raise Usage(f"not the name of a copy: {name!r}; queuectl postman list prints the names")
+        homes = home.each()
+        having = [queue] if queue and home.several else [
+            one.name for one in homes if len(homes) == 1 or os.path.lexists(f"{one.queue}/{DIRECTORY}/{rest}")
+        ]  # fmt: skip
+        if len(having) > 1:
+            both = " and ".join(pack_queue_id(each, rest) for each in having)
+            raise Usage(f"unable to use {name}: there are {both}; name one of them")
+        found.setdefault(having[0] if having else homes[0].name, []).append(rest)
+    return found
 
 
 def _copies(count: int) -> str:

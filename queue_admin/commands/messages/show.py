@@ -8,10 +8,19 @@ import sys
 import click
 
 from queue_admin.home.chosen import find_queue, home_of, with_queue
-from queue_admin.messages.description import describe, describe_as_facts, find_message
+from queue_admin.messages.description import (
+    describe,
+    describe_as_facts,
+    describe_stored,
+    describe_stored_as_facts,
+    find_message,
+    find_stored,
+)
+from queue_admin.messages.stored_mail import StoredMessage
 from queue_admin.messages.survey import open_regular
 from queue_admin.system_accounts import be_owner
-from queue_base.errors import Temporary, reason
+from queue_base.errors import Permanent, Temporary, reason
+from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 
 
@@ -24,7 +33,8 @@ def command(context: click.Context, name: str, raw: bool, form: str) -> None:
     """Show everything about one message.
 
     That is its state, files and envelope, what queue-send does with it now or why it waits, each recipient with its
-    last result, the failures so far, and its header.
+    last result, the failures so far, and its header. Of one that is stored for on-demand domains: for which, since
+    when, and what each of them waits for.
     ID is a long id as `queuectl list` prints it, or a bare inode number. A long id never names a later message with
     the same inode number. Of several queues, ID may begin with the name of one.
 
@@ -38,15 +48,36 @@ def command(context: click.Context, name: str, raw: bool, form: str) -> None:
     be_owner(home)
     home, name = find_queue(home, name)
     layout = open_layout(home.queue)
-    snapshot = find_message(layout, name)
+    stored = find_stored(home, name)
+    try:
+        snapshot = find_message(layout, name)
+    except Permanent:
+        if not stored:
+            raise
+        _show_stored(home, stored, raw, form)
+        return
     if raw:
         _copy(layout.mess(snapshot.message))
         return
     if form == "json":
-        print(json.dumps(with_queue(home, describe_as_facts(home, layout, snapshot))))
+        facts = describe_as_facts(home, layout, snapshot)
+        if stored:
+            facts["stored"] = [each.domain.decode() for each in stored]
+        print(json.dumps(with_queue(home, facts)))
         return
-    for line in describe(home, layout, snapshot):
+    for line in describe(home, layout, snapshot, stored):
         print(line)
+
+
+def _show_stored(home: Home, stored: list[StoredMessage], raw: bool, form: str) -> None:
+    """Show a message that is only stored."""
+    if raw:
+        _copy(f"{home.queue}/{stored[0].path}")
+    elif form == "json":
+        print(json.dumps(with_queue(home, describe_stored_as_facts(home, stored))))
+    else:
+        for line in describe_stored(home, stored):
+            print(line)
 
 
 def _copy(path: str) -> None:

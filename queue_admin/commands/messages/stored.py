@@ -1,11 +1,12 @@
 """queuectl stored: the mail that is stored for on-demand domains; lists it, deletes it, or returns it."""
 
 import json
+import sys
 import time
 
 import click
 
-from queue_admin.home.chosen import each_queue, home_of, with_queue
+from queue_admin.home.chosen import each_queue, find_queue, home_of, with_queue
 from queue_admin.messages.stored_mail import ask_for_runs, read_stored, stored_domains
 from queue_admin.printable import size_text, span, word
 from queue_admin.system_accounts import be_owner
@@ -16,7 +17,7 @@ from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, EMPTY, RUNNING, Run
 from queue_wire.control.ondemand import is_domain_name
 from queue_wire.files.cluster import StoredRecipient
 from queue_wire.format_error import FormatError
-from queue_wire.ids import unpack_long_id
+from queue_wire.ids import pack_queue_id, split_queue_id, unpack_long_id
 
 
 @click.command("stored")
@@ -49,12 +50,15 @@ def command(
     name = (domain or "").lower().rstrip(".").encode("utf-8", "surrogateescape")
     if domain is not None and not is_domain_name(name):
         raise Usage(f"not the name of a domain: {domain!a}")
+    # What is stored for a domain may be in several queues, a message in one.
+    queue, identity = split_queue_id(identity or "")
+    if queue:
+        home = find_queue(home, f"{queue}/{identity}")[0]
     if delete or bounce:
-        # Where there are several queues and --queue names none, this raises Usage.
-        open_layout(home.queue)
-        _order(home, RunRequest(DELETE if delete else BOUNCE, name, _check_id(identity or "")))
+        request = RunRequest(DELETE if delete else BOUNCE, name, _check_id(identity))
+        each_queue(home, lambda one: _order(one, request), heading=False)
     else:
-        each_queue(home, lambda one: _list(one, name, identity, form), heading=form == "text")
+        each_queue(home, lambda one: _list(one, name, identity, form), heading=form == "text" and not name)
 
 
 def _list(home: Home, domain: bytes, identity: str | None, form: str) -> None:
@@ -82,14 +86,22 @@ def _check_id(identity: str) -> bytes:
 
 
 def _order(home: Home, request: RunRequest) -> None:
-    if request.client and not any(each.long_id.encode() == request.client for each in read_stored(home, request.name)):
+    """Have one queue delete or return mail. Raises Exit if it has none, Permanent, Temporary."""
+    open_layout(home.queue)
+    stored = read_stored(home, request.name)
+    if request.client and not any(each.long_id.encode() == request.client for each in stored):
+        if home.name:
+            print(f"{request.client.decode()}: not stored in queue {home.name}", file=sys.stderr)
+            raise click.exceptions.Exit(1)
         raise Permanent(f"unable to find {request.client.decode()}: it is not stored for {request.name.decode()}")
     [answer] = ask_for_runs(home, [request])
     if answer.word == RUNNING:
         raise Temporary(f"unable to change what is stored for {request.name.decode()}: {answer.text.decode()}")
     if answer.word == EMPTY:
         raise click.exceptions.Exit(1)
-    print("deleting" if request.command == DELETE else "returning", request.client.decode() or request.name.decode())
+    what = request.client.decode() or request.name.decode()
+    where = f"queue {home.name}: " if home.name else ""
+    print(f"{where}{'deleting' if request.command == DELETE else 'returning'} {what}")
 
 
 def _print_domain(home: Home, domain: bytes, stored: list[StoredRecipient], form: str) -> None:
@@ -108,8 +120,9 @@ def _print_recipient(home: Home, stored: StoredRecipient, form: str) -> None:
     age = time.time() - stored.birth / 1e6
     if form == "json":
         sender, recipient = (each.decode("utf-8", "replace") for each in (stored.sender, stored.recipient))
-        found = {"id": stored.long_id, "sender": sender, "recipient": recipient, "bytes": stored.size}
+        long_id = pack_queue_id(home.name, stored.long_id)
+        found = {"id": long_id, "sender": sender, "recipient": recipient, "bytes": stored.size}
         print(json.dumps(with_queue(home, {**found, "age": round(age)})))
         return
     sender, recipient = word(stored.sender) or "<>", word(stored.recipient)
-    print(f"{stored.long_id} {span(age)} {size_text(stored.size)} {sender} {recipient}")
+    print(f"{pack_queue_id(home.name, stored.long_id)} {span(age)} {size_text(stored.size)} {sender} {recipient}")

@@ -28,7 +28,8 @@ def command(context: click.Context, listen: str | None, form: str, part: str | N
     queue-send is asked once for what it has counted; no message is looked at. Only the oldest age and the number of
     unclassified messages come from a walk over the queue: with --listen a slow one in the background, otherwise one
     that ends after a second, and if it has not come far enough they are left out. If queue-send does not run,
-    queue_up is 0, and the rest that needs it is left out.
+    queue_up is 0, and the rest that needs it is left out. Of several queues, all are asked, and what is known of each
+    has the label queue.
 
     \b
     Examples:
@@ -41,19 +42,20 @@ def command(context: click.Context, listen: str | None, form: str, part: str | N
         return
     # Imported here, because they take long to load, and before be_owner, because perhaps only root can read them.
     from queue_admin.metrics.exporter import Exporter, expose
-    from queue_admin.metrics.oldest_walk import OldestWalk
-    from queue_admin.metrics.reading import take_reading
+    from queue_admin.metrics.oldest_walk import walk_within
+    from queue_admin.metrics.reading import smtpd_processes, take_reading
     from queue_admin.web.page_server import PageServer, serve, take_address
 
     where = take_address(listen) if listen is not None else None
     home = home_of(context)
     be_owner(home)
-    layout = open_layout(home.queue)
+    if home.is_chosen:
+        open_layout(home.queue)
     if where is None:
-        walked = OldestWalk(layout).finish_within(ONE_WALK)
-        sys.stdout.write(expose(take_reading(home, walked), suite_version(), form == "openmetrics").decode())
+        readings = {one.name: take_reading(one, walk_within(one, ONE_WALK)) for one in home.each()}
+        sys.stdout.write(expose(readings, smtpd_processes(home), suite_version(), form == "openmetrics").decode())
         return
-    exporter = Exporter(home, layout, suite_version())
+    exporter = Exporter(home, suite_version())
     server = PageServer("queuectl", where, exporter.answer, None)
     exporter.start()
     print(f"queuectl: listening at {server.url}metrics", file=sys.stderr, flush=True)

@@ -9,6 +9,8 @@ import click
 
 from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.messages.divided import count_shares, divide
+from queue_admin.messages.selectors import Selectors
+from queue_admin.messages.stored_mail import StoredMail
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
 from queue_admin.system_accounts import be_owner
@@ -18,13 +20,14 @@ from queue_base.errors import complain
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 
+STORED = "stored"  # What is stored for on-demand domains, which is in none of QUEUES.
 TOP_ON_TERMINAL = 20
 INTERIM = 2.0  # Seconds between two interim tables on a terminal.
 _CLEAR = "\x1b[H\x1b[2J"
 
 
 @click.command("shape")
-@click.argument("queues", nargs=-1, type=click.Choice(QUEUES), metavar="[QUEUE]...")
+@click.argument("queues", nargs=-1, type=click.Choice((*QUEUES, STORED)), metavar="[QUEUE]...")
 @click.option("-s", "senders", is_flag=True, help="Count messages by sender domain, not recipients by their domain.")
 @click.option("-p", "parents", is_flag=True, help="Count for parent domains, too; they are shown with a leading dot.")
 @click.option("-m", "least", type=click.IntRange(1), default=5, help="Subdomains that a shown parent has; default 5.")
@@ -64,6 +67,7 @@ def command(
       deferred   waiting for the next attempt
       hold       on hold
       corrupt    parked, because it cannot be read
+      stored     stored for on-demand domains
 
     On a terminal an interim table is shown each 2 s, or after each -N messages (0: none). With --format json each line
     is an object with the keys domain, T, and the end of each column.
@@ -101,6 +105,11 @@ def command(
                         progress.step(shares)
                     elif interim.is_due():
                         print(_CLEAR + "\n".join(table.text(columns, most)), flush=True)
+            if STORED in queues and share == 0:
+                for stored in StoredMail(home).messages(Selectors(), now):
+                    column = table.column(int(now) - stored.first.birth // 1_000_000)
+                    for address in (stored.first.sender,) if senders else stored.recipients:
+                        table.add(shape_domain(address), column)
             return table, walk.unreadable
 
         (_, unreadable), *others = divide(count, shares)

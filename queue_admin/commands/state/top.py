@@ -3,11 +3,11 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
-from queue_admin.home.chosen import home_of
+from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.messages.divided import count_shares, divide
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
@@ -16,6 +16,7 @@ from queue_admin.views.queue_walk import QUEUES, QueueWalk
 from queue_admin.views.ranked_messages import RANKINGS, rank
 from queue_admin.views.ranking import RankedRow, Ranking
 from queue_base.errors import Usage, complain
+from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 
 
@@ -33,7 +34,8 @@ def command(context: click.Context, queues: tuple[str, ...], by: str, limit: int
     counts for both. `uid` is the user who injected it. `reason` is why its recipients were deferred last, without what
     differs each time, such as addresses. QUEUE is as for `queuectl shape`; default all of them.
 
-    --watch shows rates, destinations and processes, new each 2 s, and the ranking of the last walk over the queue.
+    --watch shows rates, destinations and processes, new each 2 s, and the ranking of the last walk over the queue; of
+    several queues the rates of each, and one ranking.
 
     \b
     Examples:
@@ -50,15 +52,22 @@ def command(context: click.Context, queues: tuple[str, ...], by: str, limit: int
         from queue_admin.views.live_view import show_live
     home = home_of(context)
     be_owner(home)
-    layout = open_layout(home.queue)
     if watch:
-        show_live(home, layout, queues or QUEUES, by)
+        if home.is_chosen:
+            open_layout(home.queue)
+        show_live(home, queues or QUEUES, by)
         return
+    each_queue(home, lambda one: _show(one, queues or QUEUES, by, limit, form), heading=form == "text", both=True)
+
+
+def _show(home: Home, queues: Sequence[str], by: str, limit: int, form: str) -> None:
+    """Print the ranking of one queue. Raises Temporary."""
+    layout = open_layout(home.queue)
     now, shares = time.time(), count_shares(layout)
 
     def count(share: int) -> tuple[Ranking, int]:
         """Return the ranking of a share of the messages, and how many of them could not be read."""
-        walk, ranking = QueueWalk(layout, queues or QUEUES, now, share, shares), Ranking()
+        walk, ranking = QueueWalk(layout, queues, now, share, shares), Ranking()
         with Progress(None, "messages") as progress:
             for _ in rank(walk, by, ranking):
                 if not share:
@@ -69,16 +78,16 @@ def command(context: click.Context, queues: tuple[str, ...], by: str, limit: int
     for other, number in others:
         ranking.merge(other)
         unreadable += number
-    for line in _objects(by, ranking, limit) if form == "json" else text_rows(ranking, by, limit):
+    for line in _objects(home, by, ranking, limit) if form == "json" else text_rows(ranking, by, limit):
         print(line)
     if unreadable:
         complain("queuectl", f"warning: messages that could not be read: {unreadable}; queuectl list names them")
 
 
-def _objects(by: str, ranking: Ranking, limit: int) -> Iterator[str]:
+def _objects(home: Home, by: str, ranking: Ranking, limit: int) -> Iterator[str]:
     for row in ranking.rows(limit):
         facts = {"by": by, "key": visible(row.key), "messages": row.messages, "recipients": row.recipients}
-        yield json.dumps(facts | {"bytes": row.size})
+        yield json.dumps(with_queue(home, {**facts, "bytes": row.size}))
 
 
 def text_rows(ranking: Ranking, by: str, limit: int) -> list[str]:

@@ -17,7 +17,8 @@ def command(context: click.Context, listen: str, hosts: tuple[str, ...]) -> None
     """Show the queue and its daemons to a browser, until stopped.
 
     The page has live figures, plots of the last hours since this command started, destinations, the senders and domains
-    with the most messages, a search, and what `queuectl show` tells of a message. It changes nothing.
+    with the most messages, a search, and what `queuectl show` tells of a message. It changes nothing. Of several queues
+    the first page shows all, and each has its own pages.
 
     It knows no passwords, and whoever reaches it reads all addresses: listen on 127.0.0.1, and reach it through
     `ssh -L` or a server in front that asks for one. That server's name is to be given by --host, because requests for
@@ -30,12 +31,14 @@ def command(context: click.Context, listen: str, hosts: tuple[str, ...]) -> None
     """
     # Imported here, because they take long to load, and before be_owner, because perhaps only root can read them.
     from queue_admin.web.page_server import PageServer, serve, take_address
-    from queue_admin.web.status_site import StatusSite
+    from queue_admin.web.status_site import SeveralSites, StatusSite
 
     where = take_address(listen)
     home = home_of(context)
     be_owner(home)
-    site = StatusSite(home, open_layout(home.queue))
+    if home.is_chosen:
+        open_layout(home.queue)
+    site = StatusSite(home) if home.is_chosen else SeveralSites(home)
     server = PageServer("queuectl", where, site.answer, hosts)
     site.start()
     print(f"queuectl: listening at {server.url}", file=sys.stderr, flush=True)

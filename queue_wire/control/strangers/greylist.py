@@ -11,7 +11,7 @@ These are the defaults, and an empty file is one with them all.
 
 from typing import NamedTuple
 
-from queue_wire.control.lines import numbered_lines
+from queue_wire.control.lines import line_words, numbered_lines
 from queue_wire.control.schedule import unpack_seconds
 from queue_wire.format_error import FormatError, InLine, quoted
 
@@ -35,7 +35,7 @@ def unpack_greylist(data: bytes) -> GreylistRules:
     found: dict[str, int] = {}
     for number, line in numbered_lines(data):
         with InLine(number):
-            name, *words = line.decode("ascii", "replace").split()
+            name, *words = [word.decode("ascii", "replace") for word in line_words(line)]
             if name not in _TIMES and name not in _NUMBERS:
                 raise FormatError(f"not one of {', '.join((*_TIMES, *_NUMBERS))}: {quoted(line)}")
             if name in found:

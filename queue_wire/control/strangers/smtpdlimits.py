@@ -14,7 +14,7 @@ These are the defaults. The number of the network is 4 times the first one if it
 
 from typing import NamedTuple
 
-from queue_wire.control.lines import numbered_lines
+from queue_wire.control.lines import line_words, numbered_lines
 from queue_wire.control.networks import Network, unpack_network
 from queue_wire.format_error import FormatError, InLine, quoted
 
@@ -54,7 +54,7 @@ def unpack_smtpd_limits(data: bytes) -> SmtpdLimits:
     exempt: list[Network] = []
     for number, line in numbered_lines(data):
         with InLine(number):
-            name, *words = [word.decode("ascii", "replace") for word in line.split()]
+            name, *words = [word.decode("ascii", "replace") for word in line_words(line)]
             if name not in _NAMES:
                 raise FormatError(f"not one of {', '.join(_NAMES)}: {quoted(line)}")
             if name in pairs or name in singles:

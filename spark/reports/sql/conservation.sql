@@ -1,5 +1,5 @@
 select
-  host, queue, messages, ended, waiting, untried, recipients, delivered, failed, pending, deleted,
+  host, queue, messages, ended, waiting, untried, recipients, delivered - stored as delivered, stored, failed, pending, deleted,
   recipients - delivered - failed - pending - deleted as difference,
   repeated, problems
 from (
@@ -11,6 +11,7 @@ from (
     count(*) filter (where state = 'waiting' and recipients = 0) as untried,
     sum(recipients) as recipients,
     sum(delivered) as delivered,
+    sum(stored) as stored,
     sum(failed) as failed,
     sum(pending) as pending,
     sum(deleted) as deleted,

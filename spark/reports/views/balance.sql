@@ -1,12 +1,14 @@
 -- Each message that was received in the window, followed to its end, against its deliveries. Deliveries of no known
 -- message are a row too, with the state unknown. The states of others: waiting, ended, deleted, lost.
 -- recipients is the message's own count. Each recipient that its deliveries show is in one of delivered, failed,
--- pending, deleted, lost and unsettled; repeated: deliveries beyond the first that settled a recipient.
+-- pending, deleted, lost and unsettled; repeated: deliveries beyond the first that settled a recipient. stored: those of
+-- delivered that are stored for an on-demand domain.
 -- unknown_message to deliveries_differ are the problems of conservation-messages, with its count; null: there is none.
 with by_recipient as (
   select
     host, queue, key,
     count(*) filter (where result = 'success') as successes,
+    count(*) filter (where stored) as storings,
     count(*) filter (where result = 'failure') as failures,
     max(case when settled then place end) as last_settled,
     max(case when not settled then place end) as last_open
@@ -16,7 +18,7 @@ with by_recipient as (
 recipients as (
   -- open: its latest attempt left it undecided, or it was settled only before that.
   select
-    host, queue, key, successes, failures,
+    host, queue, key, successes, failures, successes > 0 and successes = storings as stored,
     last_open is not null and (last_settled is null or last_open > last_settled) as open
   from by_recipient
 ),
@@ -27,6 +29,8 @@ found as (
     sum(successes) as successes,
     sum(failures) as failures,
     count(*) filter (where not open and successes > 0) as delivered,
+    count(*) filter (where not open and stored) as stored,
+    count(*) filter (where open and stored) as open_stored,
     count(*) filter (where not open and successes = 0) as failed,
     count(*) filter (where open and successes > 0) as open_delivered,
     count(*) filter (where open and successes = 0 and failures > 0) as open_failed,
@@ -51,6 +55,8 @@ joined as (
     coalesce(found.successes, 0) as found_successes,
     coalesce(found.failures, 0) as found_failures,
     coalesce(found.delivered, 0) as delivered,
+    coalesce(found.stored, 0) as stored,
+    coalesce(found.open_stored, 0) as open_stored,
     coalesce(found.failed, 0) as failed,
     coalesce(found.open_delivered, 0) as open_delivered,
     coalesce(found.open_failed, 0) as open_failed,
@@ -71,6 +77,7 @@ settled as (
     host, queue, key, sender, outcome, born_ns, done_ns, whole, state,
     successes, failures, recipients, found, found_successes, found_failures, repeated,
     case when state in ('waiting', 'deleted') then delivered else delivered + open_delivered end as delivered,
+    case when state in ('waiting', 'deleted') then stored else stored + open_stored end as stored,
     case when state in ('waiting', 'deleted') then failed else failed + open_failed end as failed,
     case when state in ('waiting', 'deleted') then undecided + open_delivered + open_failed
       else undecided end as open
@@ -78,7 +85,7 @@ settled as (
   where (:since is null or born_ns >= :since) and (:until is null or born_ns < :until)
 )
 select
-  host, queue, key, sender, outcome, born_ns, done_ns, state, recipients, repeated, delivered, failed,
+  host, queue, key, sender, outcome, born_ns, done_ns, state, recipients, repeated, delivered, stored, failed,
   case when state = 'waiting' then open else 0 end as pending,
   case when state = 'deleted' then open else 0 end as deleted,
   case when state = 'unknown' then found end as unknown_message,

@@ -51,6 +51,25 @@ def test_every_directory_and_file_gets_our_owner_and_mode(qmail: QmailQueue) -> 
     assert facts(f"{qmail.home.queue}/lock/trigger") == (*us, "0o622")
 
 
+def test_what_is_stored_on_demand_and_the_standing_holds_of_another_host_become_ours(qmail: QmailQueue) -> None:
+    adopt(qmail.home, our_owner())
+    top = Path(qmail.home.queue)
+    stored = top / "ondemand/customer.example"
+    (stored / "mess").mkdir(parents=True)
+    files = {stored / "1.cluster": "0o600", stored / "mess/1.5-abc": "0o640", top / "holds": "0o600"}
+    directories = [stored.parent, stored, stored / "mess"]
+    for path in files:
+        path.write_bytes(b"x")
+    for path in (*directories, *files):
+        path.chmod(0o777)
+        if ROOT:
+            os.chown(path, 4711, 4711)
+    adopt(qmail.home, our_owner())
+    us = our_owner().uid, our_owner().gid
+    assert {path: facts(str(path)) for path in files} == {path: (*us, mode) for path, mode in files.items()}
+    assert [facts(str(path)) for path in directories] == [(*us, "0o2750")] * 3
+
+
 def test_what_qmail_does_not_have_is_made_and_flat_directories_stay_flat(qmail: QmailQueue) -> None:
     done = adopt(qmail.home, our_owner())
     layout = open_layout(qmail.home.queue)

@@ -11,7 +11,6 @@ from queue_admin.checks import home_copy
 from queue_admin.checks.home_copy import copy_home
 from queue_admin.main import main
 from queue_admin.messages.survey import Snapshot
-from queue_admin.system_accounts import myself
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.marks_file import MarksFile
@@ -112,7 +111,7 @@ def test_recipients_that_are_done_before_classification_are_not_in_the_copy(tmp_
     data = Path(queue.layout.todo(message)).read_bytes()
     marks.write(slot, DoneMarks(identify(message, BIRTH // 1000, data), 1))
     marks.close()
-    copy_home(queue.home, Home(str(tmp_path / "copy")), myself())
+    copy_home(queue.home, Home(str(tmp_path / "copy")))
     assert [each.recipients for each in deliverables(Home(str(tmp_path / "copy")))] == [
         (("todo", False, b"x@example.net"),)
     ]
@@ -140,7 +139,7 @@ def test_a_message_that_changes_while_it_is_read_is_copied_whole_or_not_at_all(
         return found
 
     monkeypatch.setattr(home_copy._MessageCopier, "_read_files", change)
-    done = copy_home(queue.home, Home(str(tmp_path / "copy")), myself())
+    done = copy_home(queue.home, Home(str(tmp_path / "copy")))
     found = {each.sender: each.recipients for each in deliverables(Home(str(tmp_path / "copy")))}
     if what == "is classified":
         expected[b"queued@example.org"] = (("local", False, b"ann@me.example.org"),)

@@ -139,6 +139,31 @@ def test_check_names_each_mistake_and_each_unknown_file_and_exits_1(home: Home) 
     assert {"file": "queuelifetime", "line": 1, "fault": "not a number from 60 to 315360000: '0'"} in found
 
 
+def test_check_names_classes_that_there_are_not_and_a_class_that_stands_twice(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lines() -> list[str]:
+        run(home, "check")
+        return [line for line in capsys.readouterr().out.splitlines() if "class" in line]
+
+    rules, listeners, classes = (Path(home.control, name) for name in ("priorityrules", "smtpd", "priorities"))
+    rules.write_text("uid:1:bulk\n# slow\nuid:2:slow\nsender:@a.example:normal\n")
+    listeners.write_text("127.0.0.1:25 mx\n127.0.0.1:26 mx priority=later\n127.0.0.1:27 mx priority=bulk\n")
+    why = "there is no class {} in control/priorities, so it has no effect; the classes are {}"
+    assert lines() == [
+        f"control/priorityrules line 3: {why.format('slow', 'normal, bulk')}",
+        f"control/smtpd line 2: {why.format('later', 'normal, bulk')}",
+    ]
+    classes.write_text("normal\nslow\nlater\n")
+    assert lines() == [
+        f"control/priorityrules line 1: {why.format('bulk', 'normal, slow, later')}",
+        f"control/smtpd line 3: {why.format('bulk', 'normal, slow, later')}",
+    ]
+    # Which classes there are is not known then.
+    classes.write_text("normal\nslow\nnormal\n")
+    assert lines() == ["control/priorities line 3: a second class normal"]
+
+
 def test_check_names_certificates_that_cannot_be_used_and_listeners_by_which_nobody_could_send(home: Home) -> None:
     control = Path(home.control)
     certificate, key = make_certificate(control)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_admin.main import main
+from queue_base.daemon.lock import take_sendmutex
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter
@@ -132,20 +133,114 @@ def test_a_queue_whose_disk_is_not_there_does_not_keep_commands_from_the_others(
     assert "in 1 Request" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "words", [["repair"], ["top"], ["metrics"], ["web"], ["adopt", "--as-me"], ["log", "--follow"], ["postman", "list"]]
-)
+@pytest.mark.parametrize("words", [["log", "--follow"], ["adopt", "--undo"]])
 def test_what_works_on_one_queue_asks_for_its_name(
     site: Site, capfd: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
+    if words == ["adopt", "--undo"] and os.geteuid() != 0:
+        pytest.skip("only root can undo")
     assert site.run(*words) == 100
     said = capfd.readouterr().err
     assert "--queue" in said and "a, b" in said
 
 
-def test_a_home_with_several_queues_is_not_copied(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
-    assert site.run("copy", site.home.path + ".copy") == 100
-    assert "unable to copy a home with several queues" in capfd.readouterr().err
+def test_top_ranks_each_queue(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
+    site.inject("b")
+    assert site.run("top") == 0
+    shown = lines(capfd)
+    assert shown[0] == "queue a:" and shown[2].split() == ["0", "0", "0", "TOTAL"]
+    assert shown[3] == "queue b:" and shown[6].split()[-1] == "example.net"
+    assert site.run("top", "--format", "json") == 0
+    assert [json.loads(line)["queue"] for line in lines(capfd)] == ["b"]
+
+
+def test_copies_for_the_postmaster_are_listed_shown_and_removed_by_the_names_of_their_queues(
+    site: Site, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert site.run("postman", "list") == 1
+    for queue, name in (("a", "1_no-date"), ("b", "1_no-date"), ("b", "2_no-date")):
+        Path(site.home.queues[queue], "postman", name).write_bytes(queue.encode() + b" " + name.encode())
+    assert site.run("postman", "list") == 0
+    assert [line.split()[0] for line in lines(capfd)] == ["a/1_no-date", "b/1_no-date", "b/2_no-date"]
+    assert site.run("postman", "list", "--format", "json") == 0
+    first = json.loads(lines(capfd)[0])
+    assert (first["queue"], first["copy"]) == ("a", "a/1_no-date")
+    for name in ("b/2_no-date", "2_no-date"):
+        assert site.run("postman", "show", name) == 0
+        assert capfd.readouterr().out == "b 2_no-date"
+    for name in ("c/2_no-date", "a/../mess"):
+        assert site.run("postman", "show", name) == 100
+    capfd.readouterr()
+    assert site.run("postman", "show", "1_no-date") == 100
+    assert "unable to use 1_no-date: there are a/1_no-date and b/1_no-date; name one" in capfd.readouterr().err
+    assert site.run("postman", "remove", "a/1_no-date", "2_no-date", "--dry-run") == 0
+    assert lines(capfd) == ["a/1_no-date", "b/2_no-date"]
+    assert site.run("postman", "remove", "a/1_no-date", "b/7_no-date") == 1
+    assert site.run("postman", "remove", "--all") == 0
+    capfd.readouterr()
+    assert site.run("postman", "list") == 1
+
+
+def test_repair_mends_each_queue_and_goes_on_if_one_is_in_use(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
+    for queue in ("a", "b"):
+        site.inject(queue)
+        os.rmdir(f"{site.home.queues[queue]}/hold/3")
+    lock = take_sendmutex(site.home.choose("a"))
+    assert site.run("repair") == 111
+    shown = capfd.readouterr()
+    assert "queue a: " in shown.err and "stop the suite first" in shown.err
+    assert shown.out.splitlines()[:2] == ["queue a:", "queue b:"]
+    assert "repaired: " in shown.out
+    assert [Path(path, "hold/3").is_dir() for path in site.home.queues.values()] == [False, True]
+    os.close(lock)
+    assert site.run("repair", "--format", "json") == 0
+    done = [json.loads(line) for line in lines(capfd)]
+    assert {each["queue"] for each in done} == {"a"} and Path(site.home.queues["a"], "hold/3").is_dir()
+    assert site.run("repair") == 0
+    assert [line.partition(" is ")[2] for line in lines(capfd)[1::2]] == ["in order", "in order"]
+
+
+def test_adopt_takes_each_queue_over_and_what_they_share(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
+    for queue in ("a", "b"):
+        os.chmod(f"{site.home.queues[queue]}/mess/3", 0o777)
+    os.chmod(f"{site.home.run}/lock", 0o777)
+    assert site.run("adopt", "--as-me") == 0
+    shown = lines(capfd)
+    assert "queue a:" in shown and "queue b:" in shown
+    for queue in ("a", "b"):
+        assert os.stat(f"{site.home.queues[queue]}/mess/3").st_mode & 0o7777 == 0o2750
+    assert os.stat(f"{site.home.run}/lock").st_mode & 0o7777 == 0o700
+    os.rename(site.home.queues["a"], site.home.queues["a"] + ".out")
+    assert site.run("adopt", "--as-me") == 100
+    assert "queue a: " in capfd.readouterr().err
+
+
+def test_a_copy_has_all_queues_or_the_one_that_is_named(
+    site: Site, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    site.inject("a")
+    site.inject("b")
+    assert site.run("copy", f"{tmp_path}/all") == 0
+    assert "copied 2 messages" in capfd.readouterr().out
+    copy = Home(f"{tmp_path}/all")
+    assert copy.queues == {name: f"{copy.path}/queues/{name}" for name in ("a", "b")}
+    assert main(["queuectl", "--home", copy.path, "list"]) == 0
+    assert [line[:2] for line in lines(capfd)] == ["a/", "b/"]
+    assert main(["queuectl", "repair", copy.path, "--take-over"]) == 0
+    assert main(["queuectl", "check", copy.path]) == 0
+    capfd.readouterr()
+
+    assert site.run("--queue", "b", "copy", f"{tmp_path}/one") == 0
+    capfd.readouterr()
+    copy = Home(f"{tmp_path}/one")
+    assert copy.queues == {"queue": f"{copy.path}/queue"}
+    assert main(["queuectl", "--home", copy.path, "list"]) == 0
+    assert len(lines(capfd)) == 1
+
+    os.rename(site.home.queues["a"], site.home.queues["a"] + ".out")
+    assert site.run("copy", f"{tmp_path}/none") == 111
+    assert not Path(f"{tmp_path}/none").exists() and not Path(f"{tmp_path}/none.new").exists()
+    assert site.home.queues["a"] in capfd.readouterr().err
 
 
 def test_the_name_of_the_only_queue_changes_nothing(

@@ -126,6 +126,7 @@ def test_json_is_one_object_a_line_with_the_same_facts(queue: Queue, capsys: pyt
         "corrupt": None,
         "trouble": None,
         "last": None,
+        "stored": None,
         "recipients": [
             {"address": "x@y", "channel": "local", "done": True, **nothing},
             {"address": "z@y", "channel": "local", "done": False, **nothing},

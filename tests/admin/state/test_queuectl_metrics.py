@@ -1,6 +1,7 @@
 """queuectl metrics: what a scrape has, that the dashboard and the alerts ask for nothing else, and the server."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -27,6 +28,7 @@ from queue_base.queue.layout import open_layout
 from queue_wire.admin.figure import FIGURES, Figure
 from queue_wire.admin.smtpd_status import COUNTED, STATES, ProcessStatus
 from support.processes.suite import Suite, program
+from support.queues.home import make_several
 from support.queues.listed_queue import BIRTH, Queue
 from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
@@ -44,9 +46,13 @@ def full_reading() -> Reading:
     ]
     processes = [ProcessFacts("queue-remote", pid, 60.0, 10**7, 1.5) for pid in (5, 6)]
     walked = Walked(1000.0, 3, 2000.0)
-    numbers = dict.fromkeys(COUNTED, 7)
-    smtpd = ProcessStatus(9, 2, 2, 4000.0, 100, 21, dict.fromkeys(STATES, 3), numbers)
-    return Reading(5000.0, figures, "", processes, DiskSpace(10, 100), True, False, walked, (smtpd,))
+    return Reading(5000.0, figures, "", processes, DiskSpace(10, 100), True, False, walked)
+
+
+def shown(is_open: bool, *names: str) -> bytes:
+    """Expose a full reading of each of these queues, by default of the only one, and one queue-smtpd."""
+    smtpd = ProcessStatus(9, 2, 2, 4000.0, 100, 21, dict.fromkeys(STATES, 3), dict.fromkeys(COUNTED, 7))
+    return expose(dict.fromkeys(names or ("",), full_reading()), [smtpd], "1.2", is_open)
 
 
 def samples(text: str) -> Samples:
@@ -59,7 +65,7 @@ def samples(text: str) -> Samples:
 
 
 def test_a_scrape_is_openmetrics_and_has_everything_that_a_reading_has() -> None:
-    text = expose(full_reading(), "1.2", True).decode()
+    text = shown(True).decode()
     assert text.endswith("# EOF\n")
     found = samples(text)
     assert found["queue_up",] == 1
@@ -80,9 +86,34 @@ def test_a_scrape_is_openmetrics_and_has_everything_that_a_reading_has() -> None
     assert found["queue_delivery_seconds_sum", "remote"] == 7
     assert found["queue_time_in_queue_seconds_bucket", "remote", "8"] == 7
     # Also in the older format.
-    old = expose(full_reading(), "1.2", False).decode()
+    old = shown(False).decode()
     assert "\nqueue_up 1.0\n" in old
     assert "# EOF" not in old
+
+
+def test_of_several_queues_each_sample_has_the_name_of_its_queue_and_queue_smtpd_is_that_of_all() -> None:
+    text = shown(True, "a", "b").decode()
+    assert text.count("# TYPE queue_messages gauge") == 1
+    for family in text_string_to_metric_families(text):
+        queues = [sample.labels.get("queue") for sample in family.samples]
+        common = family.name.startswith("queue_smtpd_") or family.name == "queue_exporter"
+        assert set(queues) == ({None} if common else {"a", "b"}), family.name
+        assert len({(sample.name, *sorted(sample.labels.items())) for sample in family.samples}) == len(queues)
+    assert b'queue_up{queue="b"} 1.0\n' in shown(False, "a", "b")
+
+
+def test_a_queue_whose_disk_is_not_there_is_down_and_the_others_are_shown(tmp_path: Path) -> None:
+    home = make_several(tmp_path / "home", "a", "b")
+    os.rename(home.queues["a"], home.queues["a"] + ".out")
+    done = subprocess.run(
+        [*program("queuectl"), "--home", home.path, "metrics"], capture_output=True, text=True, check=True
+    )
+    found = samples(done.stdout)
+    assert found["queue_up", "a"] == found["queue_up", "b"] == 0
+    assert found["queue_unclassified_messages", "b"] == 0 and ("queue_unclassified_messages", "a") not in found
+    assert found["queue_disk_free_bytes", "b"] > 0 and ("queue_disk_free_bytes", "a") not in found
+    with listening(home, "metrics") as url, urllib.request.urlopen(url, timeout=60) as answer:
+        assert '\nqueue_up{queue="b"} 0.0\n' in answer.read().decode()
 
 
 def test_without_queue_send_the_queue_is_down_and_the_rest_is_left_out(tmp_path: Path) -> None:
@@ -103,7 +134,7 @@ def test_a_running_queue_send_is_up_and_told_of(home: Home, send: ScriptedSend) 
     send.todo.classified(classified_message(home, remote=[b"a@b.example"], birth=int(time.time()) - 1000))
     send.remote.job()
     walked = OldestWalk(open_layout(home.queue)).finish_within(60)
-    found = samples(expose(take_reading(home, walked), "1", True).decode())
+    found = samples(expose({"": take_reading(home, walked)}, [], "1", True).decode())
     assert found["queue_up",] == 1
     assert found["queue_deliveries_in_flight", "remote"] == 1
     assert found["queue_messages", "remote", "active"] == 1
@@ -128,7 +159,7 @@ def test_the_walk_finds_the_oldest_and_what_is_not_classified(tmp_path: Path) ->
     queue.put(queue.layout.hashed("hold", held), b"why\n")
     queue.put(f"{queue.home.queue}/info/0/stray", b"", 5)
     assert found_by(queue) == (1_600_000_000, 1)
-    background = Background(queue.layout)
+    background = Background(queue.home)
     background.start()
     try:
         end = time.monotonic() + 60
@@ -149,7 +180,7 @@ def names_in(expression: str) -> set[str]:
 
 
 def test_dashboard_and_alerts_read_only_metrics_that_a_scrape_has() -> None:
-    text = expose(full_reading(), "1", True).decode()
+    text = shown(True).decode()
     known = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples} | {"up"}
     rules = [rule for group in yaml.safe_load(part("alerts.yml"))["groups"] for rule in group["rules"]]
     panels = json.loads(part("grafana.json"))["panels"]
@@ -179,7 +210,7 @@ def test_promtool_takes_the_rules_and_a_scrape_and_the_alerts_are_raised_when_th
 
     promtool("check", "rules", "alerts.yml")
     promtool("test", "rules", "alerts_test.yml")
-    promtool("check", "metrics", given=expose(full_reading(), "1", False))
+    promtool("check", "metrics", given=shown(False))
 
 
 def test_every_alert_has_a_test_of_its_rule() -> None:

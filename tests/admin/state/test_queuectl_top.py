@@ -20,7 +20,7 @@ from queue_admin.messages import divided
 from queue_admin.metrics.reading import Reading
 from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts
 from queue_admin.views import ranking
-from queue_admin.views.live_screen import live_lines
+from queue_admin.views.live_screen import LiveQueue, live_lines
 from queue_admin.views.ranking import Ranking, reason_key
 from queue_base.home import Home
 from queue_wire.admin.figure import Figure
@@ -148,7 +148,8 @@ def reading(at: float, **numbers: float) -> Reading:
 
 def test_the_live_view_shows_rates_processes_and_destinations() -> None:
     before, after = reading(1000, arrived=100, results=10), reading(1002, arrived=300, results=11)
-    shown = live_lines(after, before, ["messages  sender"], "/var/queue/queue", 100, 40)
+    one = LiveQueue("", "/var/queue/queue", after, before)
+    shown = live_lines([one], ["messages  sender"], 100, 40)
     text = "\n".join(shown)
     assert "in 100/s" in text
     assert "success 0.5/s" in text
@@ -158,15 +159,31 @@ def test_the_live_view_shows_rates_processes_and_destinations() -> None:
         ["queue-send", "12", "10.0", "25", "1m"]
     ]
     assert shown[-1] == "messages  sender"
-    assert all(len(line) <= 20 for line in live_lines(after, before, [], "x" * 99, 20, 5))
-    assert len(live_lines(after, None, ["more"] * 50, "queue", 80, 6)) == 6
+    assert all(len(line) <= 20 for line in live_lines([one._replace(path="x" * 99)], [], 20, 5))
+    assert len(live_lines([one._replace(before=None)], ["more"] * 50, 80, 6)) == 6
     # Of another run nothing is compared.
-    assert "in -/s" in "\n".join(live_lines(after._replace(figures=[Figure(b"started", 5.0)]), before, [], "q", 99, 9))
+    other = one._replace(reading=after._replace(figures=[Figure(b"started", 5.0)]))
+    assert "in -/s" in "\n".join(live_lines([other], [], 99, 9))
+
+
+def test_the_live_view_of_several_queues_names_the_queue_of_each_line() -> None:
+    before, after = reading(1000, arrived=100, results=10), reading(1002, arrived=300, results=11)
+    down = Reading(1000.0, [], "queue-send does not run; nothing is tried", [], None, False, False, None)
+    a, b, c = (LiveQueue(name, f"/{name}", now, then) for name, now, then in (
+        ("a", after, before), ("b", after, None), ("c", down, None)
+    ))  # fmt: skip
+    shown = live_lines([a, b, c], ["messages  sender"], 100, 60)
+    assert [line.split()[0] for line in shown if line.startswith(("a:", "b:", "c:"))] == ["a:", "b:", "c:"]
+    assert shown[shown.index(next(line for line in shown if line.startswith("c:"))) + 1] == down.trouble
+    assert "in 100/s" in shown[1]
+    assert [line.split()[-1] for line in shown if line.startswith("queue-send   ")] == ["a", "b"]
+    assert [line.split("  ")[-1] for line in shown if "dead.example" in line] == ["dead.example, a", "dead.example, b"]
+    assert shown[-1] == "messages  sender"
 
 
 def test_the_live_view_says_that_queue_send_does_not_run() -> None:
     down = Reading(1000.0, [], "queue-send does not run; nothing is tried", [], None, False, False, None)
-    assert "queue-send does not run" in live_lines(down, None, [], "/q", 100, 40)[1]
+    assert "queue-send does not run" in live_lines([LiveQueue("", "/q", down, None)], [], 100, 40)[1]
 
 
 def test_it_watches_only_on_a_terminal(queue: Queue) -> None:

@@ -1,6 +1,7 @@
 """The status page: what it says, that nothing from outside becomes markup, and how it looks in a browser."""
 
 import http.client
+import os
 import re
 import signal
 import subprocess
@@ -19,13 +20,14 @@ from queue_admin.views.ranking import RankedRow
 from queue_admin.web import status_page
 from queue_admin.web.history import HistorySample, levels, rates, sample_of
 from queue_admin.web.status_page import POLICY, RankedView, document, outside, status
-from queue_admin.web.status_site import StatusSite
+from queue_admin.web.status_site import SeveralSites, StatusSite
 from queue_admin.web.svg_plot import PlotLine, nice_top, plot, time_marks
 from queue_base.home import Home
 from queue_wire.admin.facts import DEAD, DestinationFact
 from queue_wire.admin.figure import Figure
 from queue_wire.html import tag
 from support.processes.suite import program
+from support.queues.home import make_several
 from support.queues.listed_queue import Queue
 from support.queues.queued import classified_message
 from support.send.control import long_id
@@ -137,10 +139,10 @@ def test_unseen_characters_have_a_mark_and_long_texts_an_end() -> None:
 @pytest.fixture
 def site(tmp_path: Path) -> tuple[Queue, StatusSite]:
     queue = Queue(tmp_path / "home")
-    return queue, StatusSite(queue.home, queue.layout)
+    return queue, StatusSite(queue.home)
 
 
-def text(site: StatusSite, path: str, status: int = 200) -> str:
+def text(site: StatusSite | SeveralSites, path: str, status: int = 200) -> str:
     page = site.answer(path, "")
     assert page.status == status
     assert page.policy == POLICY
@@ -179,6 +181,30 @@ def test_other_paths_are_not_there_and_all_pages_work_without_queue_send(site: t
         assert "There is no such page" in text(pages, odd, 400)
     assert "Nothing is delivered" in text(pages, "/")
     assert "does not run" in text(pages, "/destinations")
+
+
+def test_of_several_queues_the_first_page_shows_all_and_each_has_its_own_pages(tmp_path: Path) -> None:
+    home = make_several(tmp_path / "home", "a", "b")
+    message = classified_message(home.choose("b"), remote=[b"joe@far.example"], birth=int(time.time()) - 100)
+    pages = SeveralSites(home)
+    first = text(pages, "/")
+    assert re.findall(r'href="(/queue/[^"]*)"', first) == ["/queue/a/", "/queue/b/"]
+    assert first.count("Nothing is delivered") == 2
+    own = text(pages, "/queue/b/")
+    assert 'href="/queue/b/destinations"' in own and 'action="/queue/b/search"' in own and home.queues["b"] in own
+    name = long_id(home.choose("b"), message)
+    for found in (
+        text(pages, "/search?q=joe@"), text(pages, "/queue/b/search?q=joe@"), text(pages, f"/search?q=b/{name}")
+    ):  # fmt: skip
+        assert f'href="/queue/b/message/{name}"' in found
+    assert "1 found" not in text(pages, "/queue/a/search?q=joe@")
+    assert "1 found" not in text(pages, f"/search?q=a/{name}")
+    assert f"Message {name}" in text(pages, f"/queue/b/message/{name}")
+    for path in ("/destinations", "/queue/", "/queue/a", "/queue/c/", "/queue/..%2fa/", f"/message/{name}"):
+        assert "There is no such page" in text(pages, path, 404), path
+    os.rename(home.queues["a"], home.queues["a"] + ".out")
+    assert "unable to read" in text(pages, "/search?q=joe@")
+    assert f'href="/queue/b/message/{name}"' in text(pages, "/search?q=joe@")
 
 
 @pytest.fixture

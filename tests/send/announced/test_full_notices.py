@@ -12,13 +12,14 @@ from queue_base.home import Home
 from queue_base.queue import hold_marks
 from queue_base.queue.layout import open_layout
 from queue_base.queue.removal import remove_messages
-from queue_send import peers
+from queue_send import disk_retry, peers
 from queue_send.admin.queries import Explainer
 from queue_send.messages.envelopes import BYTES_MOST
-from queue_wire.admin.cause import CONCURRENCY_FULL, IN_FLIGHT, REMOVALS_BEHIND
+from queue_wire.admin.cause import CONCURRENCY_FULL, DISK_FAILED, IN_FLIGHT, REMOVALS_BEHIND
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import Removal
 from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived
+from support.processes.suite import wait_until
 from support.queues.home import make_home
 from support.queues.queued import classified_message
 from support.send.loop import Loop
@@ -188,6 +189,39 @@ def test_no_delivery_starts_while_too_many_messages_wait_for_their_removal(home:
     del loop.cleaner._held[1]
     loop.settle()
     assert loop.jobs
+
+
+def test_no_delivery_starts_on_a_disk_that_takes_no_marks_until_it_does(
+    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_retry, "LOOK_EVERY", 0.1)
+    first, second = (classified_message(home, remote=[b"a@%d.example" % number]) for number in range(2))
+    loop.settle()
+    loop.arrive(first)
+    loop.settle()
+    (job,) = loop.jobs
+    os.rename(home.queue, home.queue + ".out")
+    loop.report(job, b"Kok")
+    loop.settle()
+    assert loop.channel.stopped == DISK_FAILED
+    os.rename(home.queue + ".out", home.queue)
+    loop.arrive(second)
+    loop.settle()
+    assert loop.channel.stopped == DISK_FAILED and not loop.jobs
+    wait_until(lambda: not loop.channel.stopped or loop.turn() < 0, why="the next look")
+    loop.settle()
+    assert loop.jobs
+
+
+def test_one_file_that_takes_no_mark_stops_nothing(home: Home, loop: Loop) -> None:
+    message = classified_message(home, remote=[b"a@b.example"])
+    loop.settle()
+    loop.arrive(message)
+    loop.settle()
+    os.unlink(open_layout(home.queue).hashed("remote", message))
+    loop.report(loop.jobs[0], b"Kok")
+    loop.settle()
+    assert not loop.channel.stopped
 
 
 def test_the_envelopes_that_are_kept_have_a_limit_of_memory_whatever_the_length_of_their_addresses(

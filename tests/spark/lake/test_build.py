@@ -45,7 +45,8 @@ def test_rows_come_back_as_they_went_in_whatever_the_host_is_called(lake: Script
     for table, schema in ARROW.items():
         assert lake.table(table).schema == schema
     assert summary.rows == {"messages": 5, "deliveries": 0, "intervals": 0, "alerts": 0, "sessions": 0,
-                            "accepted": 0, "refusals": 0, "pending": 1, "quarantine": 2, "lines": 0}
+                            "accepted": 0, "refusals": 0, "filters": 0, "stored": 0, "runs": 0,
+                            "pending": 1, "quarantine": 2, "lines": 0}
 
 
 def test_a_build_with_nothing_new_writes_nothing(lake: ScriptedLake) -> None:

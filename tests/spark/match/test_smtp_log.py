@@ -18,7 +18,7 @@ from support.spark.logs.log_files import stamp
 from support.spark.matched import Line, Stream, check
 
 BEGIN = 1_700_000_000_000_000_000
-TABLES = ("sessions", "accepted", "refusals")
+TABLES = ("sessions", "accepted", "refusals", "filters")
 # The long id 457-tk3x2a.
 BIRTH = 29 * 36**5 + 20 * 36**4 + 3 * 36**3 + 33 * 36**2 + 2 * 36 + 10
 
@@ -111,6 +111,11 @@ def test_sessions_accepted_messages_and_refusals_become_rows() -> None:
     assert relaying["reason"].startswith("550_5.7.1_")
     assert refusals["AUTH", "joe", None, 535]["auth_user"] is None
     assert refusals["connect", "", None, 554]["key"] == f"2.{BEGIN + 17}"
+    (held,) = found["filters"]
+    assert held.items() >= (secured | {
+        "time_ns": BEGIN + 15, "filter": "inet:127.0.0.1:11332", "verdict": "holds", "stage": "message",
+        "reason": "looks_like_spam", "template": "looks_like_spam", "sender": None,
+    }).items()  # fmt: skip
     ((number, still_open),) = found["open"]
     assert (number, json.loads(still_open)["row"]["tls_failure"]) == (3, "no_shared_cipher")
     assert json.loads(still_open)["row"]["client"] == "2001:db8::1"
@@ -132,6 +137,7 @@ ANY_LINES = st.one_of(
     st.builds(session_log.process_started, st.sampled_from((1, 2)), st.sampled_from((1, 2)), st.just(9)),
     st.builds(session_log.sender_accepted, NUMBERS, st.sampled_from((b"a@b", b"")), st.just(0)),
     st.builds(session_log.refused, NUMBERS, st.sampled_from((b"RCPT <x>", b"MAIL <y>")), st.just(RELAYING_DENIED)),
+    st.builds(session_log.filtered, NUMBERS, st.just(b"f"), st.sampled_from((b"holds message: x", b"failed:", b""))),
     st.builds(session_log.queued, NUMBERS, st.sampled_from((b"457-tk3x2a", b"x")), st.just(7), st.just(1)),
     st.builds(session_log.authenticated, NUMBERS, st.just(b"joe"), st.just(b"PLAIN")),
     st.builds(session_log.ended, NUMBERS, st.just("QUIT"), st.just(1), st.just(0), st.just(3)),

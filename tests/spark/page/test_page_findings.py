@@ -138,7 +138,7 @@ def test_alerts_are_quoted_with_their_count_and_last_time_and_those_of_the_last_
 
 
 def test_what_does_not_add_up_is_the_worst() -> None:
-    row = Conserved("mx1", "main", 9, 9, 8, 0, 0, 0, 1, 0, 0, 1)
+    row = Conserved("mx1", "main", 9, 9, 8, 0, 0, 0, 0, 1, 0, 0, 1)
     assert said(quiet(conserved=[row]))[0] == "bad: 1 recipient is not accounted for."
 
 

@@ -42,6 +42,13 @@ def engine() -> Engine:
     lines += [(62, log.ended(4, "connection lost", 0, 0, 2))]
     lines += [(70, log.connect(5, "192.0.2.1", 9, b"", "192.0.2.9", 25))]
     lines += [(80, log.process_started(1, 1, 8)), (81, log.connect(6, "192.0.2.1", 9, b"", "192.0.2.9", 25))]
+    spam, milter = b"refuses message: 554 5.7.1 Spam", b"inet:127.0.0.1:1"
+    for at, name, what in [
+        (44, milter, b"accepts message"), (44, milter, spam), (44, milter, b"defers RCPT: 451 4.7.1 Later"),
+        (45, milter, spam), (45, b"header", b"copies message: no-date"), (45, milter, b"failed: no answer in 30 s"),
+    ]:  # fmt: skip
+        lines.append((at, log.filtered(2, name, what)))
+    lines.sort(key=lambda line: line[0])
     rows.server_log([(T + at, text) for at, text in lines])
     for first, sender, recipients in ((T + 11, ANN, 2), (T + 20, b"other@x", 1), (T + 31, ANN, 0)):
         key = f"5.{ns(first)}"
@@ -66,6 +73,18 @@ def test_refusals_are_counted_by_reason_and_by_client(engine: Engine) -> None:
         ("AUTH", 1), ("RCPT", 1),
     ]  # fmt: skip
     assert ask("refusals", engine, View(host="another")) == []
+
+
+def test_filters_are_counted_by_verdict_and_reason(engine: Engine) -> None:
+    columns = ("filter", "verdict", "stage", "verdicts", "verdicts_percent", "reason", "first", "last")
+    found = ask("filters", engine, None, *columns)
+    assert [(*row[:4], f"{row[4]:.1f}", *row[5:]) for row in found] == [
+        ("header", "copies", "message", 1, "100.0", "no-date", utc(T + 45), utc(T + 45)),
+        ("inet:127.0.0.1:1", "refuses", "message", 2, "40.0", "554_5.7.1_Spam", utc(T + 44), utc(T + 45)),
+        ("inet:127.0.0.1:1", "accepts", "message", 1, "20.0", "", utc(T + 44), utc(T + 44)),
+        ("inet:127.0.0.1:1", "defers", "RCPT", 1, "20.0", "451_4.7.1_Later", utc(T + 44), utc(T + 44)),
+        ("inet:127.0.0.1:1", "failed", "", 1, "20.0", "no_answer_in_N_s", utc(T + 45), utc(T + 45)),
+    ]
 
 
 def test_clients_come_by_messages_with_what_they_were_refused(engine: Engine) -> None:
@@ -121,12 +140,13 @@ def test_a_lake_that_was_made_before_there_were_sessions_is_shown(tmp_path: Path
     pyarrow.parquet.write_table(pyarrow.parquet.read_table(pending).drop_columns(["session"]), pending)
     (manifest,) = (tmp_path / MANIFESTS).iterdir()
     content = json.loads(manifest.read_bytes())
-    for table in ("sessions", "accepted", "refusals"):
+    for table in ("sessions", "accepted", "refusals", "filters", "stored", "runs"):
         del content["tables"][table]
     manifest.write_text(json.dumps({**content, "version": 2}))
     engine = DuckEngine(str(tmp_path))
     assert ask("qshape", engine, None, "T") == [(1,), (1,)]
     assert ask("clients", engine) == ask("conservation-sessions", engine) == []
+    assert ask("ondemand", engine) == ask("conservation-ondemand", engine) == []
 
 
 def test_sessions_and_accepted_messages_are_accounted_for(engine: Engine) -> None:

@@ -10,11 +10,14 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from queue_admin.home.adoption import undo
 from support.faults.kill.killing import settle
 from support.faults.original_qmail import owed_by_qmail
+from support.inject.qmail_queue import qmail_accounts
 from support.plugins.saying import Say
 from support.processes.suite import Suite, wait_until
 from support.queues.letters import Letter, token_of
@@ -166,6 +169,34 @@ def test_an_original_qmail_finds_exactly_those_whose_delivery_a_stop_has_not_let
         assert owed.keys() == pairs_of(letters) - begun
         assert set(owed.values()) == {1}
         assert repeats(end(site, sink, letters, most=1)) == 0
+
+
+@COUNT
+def test_an_original_qmail_takes_over_mail_of_a_lower_class_after_a_stop_and_undo(
+    site: Site, count: int, classifyafter: str
+) -> None:
+    site.control("classifyafter", classifyafter)
+    site.control("priorityrules", "sender:sender@me.example.org:bulk\n")
+    # Some is deferred, and so classified; the rest comes while the suite does not run.
+    deferred = [each._replace(recipients=[f"never-{to}" for to in each.recipients]) for each in letters_of(count)]
+    waiting = [each._replace(token=f"w{each.token}") for each in letters_of(count)]
+    with Sink() as sink:
+        site.route(sink.port)
+        with Suite(site.home) as suite:
+            bulk(site.home, deferred, group=50)
+            suite.wait_for(": deferral: ", times=len(pairs_of(deferred)))
+            assert suite.stop() == 0
+    bulk(site.home, waiting, group=50)
+    assert site.kinds()["priority"] == count
+    classified = [path.read_bytes() for path in Path(site.home.queue, "info").glob("*/*")]
+    assert len(classified) == count and {data[-6:] for data in classified} == {b"Pbulk\0"}
+    assert owed_by_qmail(site.home).keys() == pairs_of(deferred)
+
+    undo(site.home, qmail_accounts(), todo="flat")
+
+    owed = owed_by_qmail(site.home)
+    assert owed.keys() == pairs_of(deferred) | pairs_of(waiting)
+    assert set(owed.values()) == {1}
 
 
 @COUNT

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.faults.failing import ANN, CLARA, TEXT, clara_has_it
+from support.faults.kill.kill_runs import Story
 from support.faults.kill.killing import DEADLINE
 from support.processes.suite import Suite, enqueue, wait_until
 from support.servers.smtp.sink import Sink
@@ -16,7 +17,7 @@ from support.site import LOCAL, Site
 SLOW = f"slow@{LOCAL}".encode()
 
 
-class DeliveredMessage:
+class DeliveredMessage(Story):
     """clara gets it, and two recipients at another host."""
 
     most_bounces = 0
@@ -28,9 +29,6 @@ class DeliveredMessage:
     def begin(self, site: Site, suite: Suite) -> None:
         """Put the message in."""
         assert enqueue(site.home, ANN, [CLARA, *self._remote], TEXT).returncode == 0
-
-    def resume(self, site: Site, suite: Suite) -> None:
-        """Nothing: the suite goes on by itself."""
 
     def judge(self, site: Site, kills: int) -> Iterator[str]:
         """Everybody has it, at most once oftener than there were kills."""
@@ -51,7 +49,7 @@ class BulkMessage(DeliveredMessage):
         assert Path(site.home.queue, "priority/bulk").is_dir()
 
 
-class StoppedMessage:
+class StoppedMessage(Story):
     """clara gets it, and slow's delivery ends only when queue-send has been told to stop, and has said that it will."""
 
     most_bounces = 0
@@ -77,9 +75,6 @@ class StoppedMessage:
     def _wait_for(self, suite: Suite, line: str) -> None:
         """Wait for a line of the log, or the end of queue-send."""
         wait_until(lambda: suite.count(line) or suite.process.poll() is not None, DEADLINE, line)
-
-    def resume(self, site: Site, suite: Suite) -> None:
-        """Nothing: the suite goes on by itself."""
 
     def judge(self, site: Site, kills: int) -> Iterator[str]:
         """Both have it, at most once oftener than there were kills."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from support.faults.kill.kill_runs import bounces
+from support.faults.kill.kill_runs import Story, bounces
 from support.processes.suite import Suite, enqueue
 from support.site import LOCAL, Site
 
@@ -13,7 +13,7 @@ MISSING = f"missing@{LOCAL}".encode()
 NOBODY = f"nobody@{LOCAL}".encode()
 
 
-class FailingMessage:
+class FailingMessage(Story):
     """clara gets it, missing is refused at once, later is deferred and then refused; ann gets the bounce."""
 
     most_bounces = 1
@@ -24,9 +24,6 @@ class FailingMessage:
     def begin(self, site: Site, suite: Suite) -> None:
         """Put the message in."""
         assert enqueue(site.home, ANN, [CLARA, MISSING, self.later], TEXT).returncode == 0
-
-    def resume(self, site: Site, suite: Suite) -> None:
-        """Nothing: the suite goes on by itself."""
 
     def judge(self, site: Site, kills: int) -> Iterator[str]:
         """Nobody is lost, and nobody fails in silence."""
@@ -44,7 +41,7 @@ class FailingBulk(FailingMessage):
         super().begin(site, suite)
 
 
-class FailingBounce:
+class FailingBounce(Story):
     """Its sender is unknown as well, so its bounce fails, too; ann is the postmaster."""
 
     most_bounces = 1
@@ -56,9 +53,6 @@ class FailingBounce:
         """Put the message in."""
         site.mail.qmail(".qmail-postmaster", b"./ann/\n")
         assert enqueue(site.home, NOBODY, [CLARA, MISSING], TEXT).returncode == 0
-
-    def resume(self, site: Site, suite: Suite) -> None:
-        """Nothing: the suite goes on by itself."""
 
     def judge(self, site: Site, kills: int) -> Iterator[str]:
         """The postmaster is told of the bounce that failed."""

@@ -10,6 +10,7 @@ from queue_base.queue.hold_marks import birth_of
 from queue_base.queue.layout import open_layout
 from queue_wire.ids import pack_long_id
 from support.faults.failing import ANN, CLARA, TEXT, clara_has_it, named
+from support.faults.kill.kill_runs import Story
 from support.faults.kill.killing import DEADLINE
 from support.processes.suite import Suite, enqueue
 from support.send.control import queuectl
@@ -19,7 +20,7 @@ from support.site import Site
 BEFORE_ORDER = (r"^utimensat\(.*/remote/", r"^unlink\(.*/local/.* = 0$")
 
 
-class Ordered:
+class Ordered(Story):
     """`command` is delete, bounce or requeue; the message of a requeue is deleted after it."""
 
     def __init__(self, command: str, name: str) -> None:

@@ -14,7 +14,8 @@ from support.queues.letters import token_of
 def owed_by_qmail(home: Home) -> Counter[tuple[str, str]]:
     """Return how often it would deliver each (token, recipient). Fail where a message is in no state.
 
-    A file in todo/ is all that counts for its message; else the recipients with a T in local/ and remote/.
+    A file in todo/ is all that counts for its message; else the recipients with a T in local/ and remote/. Of info/ it
+    reads the first record. It does not know the trees of classes.
     """
     layout = open_layout(home.queue)
     numbers: set[int] = set()
@@ -25,12 +26,14 @@ def owed_by_qmail(home: Home) -> Counter[tuple[str, str]]:
     for number in numbers:
         state = Presence(layout, number).state()
         assert state is not None, f"message {number} is in no state: {vars_of(Presence(layout, number))}"
-        if state not in (4, 5):
+        if state not in (4, 5) or layout.class_of(number):
             continue
         recipients = []
         if state == 4:
             recipients = unpack_todo(Path(layout.todo(number)).read_bytes()).recipients
         else:
+            sender, end, _ = Path(layout.hashed("info", number)).read_bytes().partition(b"\0")
+            assert sender[:1] == b"F" and end, f"message {number} has no sender: {sender!r}"
             for kind in ("local", "remote"):
                 path = Path(layout.hashed(kind, number))
                 if path.exists():

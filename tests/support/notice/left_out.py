@@ -42,8 +42,8 @@ def _request_nothing_done(self: Pipeline, message: int, done: int) -> None:
     _request(self, message, 0)
 
 
-def _remember_no_scan(self: Pending, *args: Any) -> None:
-    _scan(self, *args)
+def _remember_no_scan(self: Pending, *args: Any, **named: Any) -> None:
+    _scan(self, *args, **named)
     self.scanned = _Empty()
 
 

@@ -34,6 +34,7 @@ import queue_send.messages.announced as send_announced
 import queue_todo.announcements as todo_announced
 from queue_base.daemon import processes
 from queue_base.daemon.pipes import PeerLost, read_available
+from queue_base.errors import Temporary
 from queue_base.queue import marks_file
 from queue_base.queue.layout import Layout, files_beside_mess, is_there, open_layout
 from queue_base.queue.marks_file import LeftMarks
@@ -44,6 +45,7 @@ from queue_send.log import Log
 from queue_send.messages.bounce_file import FailedRecipient, append_failures
 from queue_send.notify.bounce import Bouncer
 from queue_todo.notices import NoticePipe
+from queue_todo.pipeline import Pipeline
 from queue_wire.admin import socket as wire
 from queue_wire.files.envelope import Envelope, pack_todo
 from queue_wire.files.marks import SLOTS, EnvelopeIdentity, identify
@@ -149,12 +151,18 @@ def can_read(descriptor: int) -> bool:
 
 
 class RealWorld:
-    """`chance` makes the choices inside of a move; `refuses`: the disk may refuse a call."""
+    """`chance` makes the choices inside of a move; `refuses`: the disk may refuse a call.
+
+    todo_actors: the threads for the disk of queue-todo. split: the queue's.
+    """
+
+    todo_actors: tuple[str, ...] = ("todo",)
+    split = 1
 
     def __init__(self, chance: random.Random, path: Path, refuses: bool = True) -> None:
         self.chance = chance
         self.refuses = refuses
-        self.home = make_home(path, split=1)
+        self.home = make_home(path, split=self.split)
         self.layout = open_layout(self.home.queue)
         control = Path(self.home.control)
         control.joinpath("locals").write_bytes(LOCALS[0])
@@ -181,7 +189,7 @@ class RealWorld:
         self.time = 0.0
         self.zero = int(time.time()) + 10
         self.log_blocked = self.settling = False
-        self.actors = {name: Paced() for name in ("todo", "send", "disk", "clean")}
+        self.actors = {name: Paced() for name in (*self.todo_actors, "send", "disk", "clean")}
         self.disks: dict[str, StepDisk] = {}
         self.stack = ExitStack()
         self._patch()
@@ -270,7 +278,7 @@ class RealWorld:
             for constant, name in names.items():
                 numbers.enter_context(patch.object(processes, constant, pipes[name][name in writes]))
             self.send = send.QueueSend(self.home, 1)
-        self.classifier: todo.Classifier | None = todo.Classifier(self.home, self.layout)
+        self.classifier: todo.Classifier | None = self._start_todo()
         self.readers = {kind: NetstringReader() for kind in KINDS}
         for kind in KINDS:
             os.write(pipes[f"{kind} reports"][1], pack_ready(1000))
@@ -280,6 +288,12 @@ class RealWorld:
         self.cleaned = False  # Whether queue-clean has done what it does at its start.
         self.clean_lost = self.exited = False
         self.actors["clean"].begin(self._start_clean)
+
+    def _start_todo(self) -> todo.Classifier:
+        classifier = todo.Classifier(self.home, self.layout)
+        assert isinstance(classifier._pipeline, Pipeline)
+        self.pipelines = [classifier._pipeline]
+        return classifier
 
     def end(self) -> None:
         """End the daemons as SIGKILL does."""
@@ -307,10 +321,12 @@ class RealWorld:
     def _end_todo(self) -> None:
         if self.classifier is None:
             return
-        self.actors["todo"].kill()
-        left = self.classifier._pipeline._left_marks
-        if left is not None and len(left):
-            os.close(left._handle)
+        for name in self.todo_actors:
+            self.actors[name].kill()
+        for pipeline in self.pipelines:
+            left = pipeline._left_marks
+            if left is not None and len(left):
+                os.close(left._handle)
         trigger = self.classifier._trigger
         assert trigger is not None
         os.close(trigger.descriptor)
@@ -419,14 +435,18 @@ class RealWorld:
     def _todo_moves(self) -> list[Move]:
         if self.classifier is None:
             return []
-        disk = self.disks["todo"]
-        self.announced = max(self.announced, len(self.classifier._pipeline.announced))
+        self.announced = max(self.announced, sum(len(each.announced) for each in self.pipelines))
         found = [Move("todo turns", 3, self._turn_todo)]
-        if disk.working:
-            found.append(Move("todo works", 15, disk.step))
-            if self.refuses and self.actors["todo"].at in CHANGES:
-                found.append(Move("the disk refuses todo", 0.1, lambda: disk.step(self._error()), False))
+        for name in self.todo_actors:
+            disk = self.disks[name]
+            if disk.working:
+                found.append(Move("todo works", 15, disk.step))
+                if self.refuses and self.actors[name].at in CHANGES:
+                    found.append(Move("the disk refuses todo", 0.1, partial(self._refuse_todo, disk), False))
         return found
+
+    def _refuse_todo(self, disk: StepDisk) -> None:
+        disk.step(self._error())
 
     def _send_moves(self) -> list[Move]:
         actor, disk = self.actors["send"], self.disks["disk"]
@@ -561,9 +581,13 @@ class RealWorld:
         if can_read(watch):
             ready[watch] = select.POLLIN
         try:
-            classifier.run(ready, time.monotonic())
-        except PeerLost:
+            classifier.run(ready | self._heard(), time.monotonic())
+        except (PeerLost, Temporary):
             self._end_todo()
+
+    def _heard(self) -> dict[int, int]:
+        """Return the descriptors of workers that have said something."""
+        return {}
 
     def _finish_todo(self) -> None:
         assert self.classifier is not None
@@ -682,7 +706,7 @@ class RealWorld:
         self.actors["send"].kill()
         if self.chance.random() < 0.5:
             for _ in range(self.chance.choice((0, 5, 30))):
-                for name in ("todo", "clean"):
+                for name in (*self.todo_actors, "clean"):
                     if self.actors[name].busy:
                         self.actors[name].step()
         self.end()
@@ -796,11 +820,12 @@ class RealWorld:
             self._step_send()
         elif actor is self.actors["disk"]:
             self.disks["disk"].step()
-        elif actor is self.actors["todo"]:
-            assert self.classifier is not None
-            self.disks["todo"].step()
         else:
-            actor.step()
+            names = [name for name in self.todo_actors if actor is self.actors[name]]
+            if names:
+                self.disks[names[0]].step()
+            else:
+                actor.step()
 
     def _release(self, number: int) -> None:
         if self.actors["send"].busy or self.exited or not is_there(self.layout.mess(number)):
@@ -843,7 +868,7 @@ class RealWorld:
         last = list(Path(self.home.queue, "last").glob("*/*"))
         if last:
             raise Fault(f"left by the sweep: {last}")
-        if self.classifier is not None and len(self.classifier._pipeline.announced):
+        if self.classifier is not None and any(len(each.announced) for each in self.pipelines):
             raise Fault("queue-todo has announced messages")
         announced = self._announced
         if len(announced) or announced._unstarted:
@@ -857,13 +882,19 @@ class RealWorld:
                 raise Fault(f"{marks._fresh - len(marks._free)} slots are taken")
 
 
-def walk(seed: int, steps: int, path: Path, favour: dict[str, float] | None = None) -> RealWorld:
+def walk(
+    seed: int,
+    steps: int,
+    path: Path,
+    favour: dict[str, float] | None = None,
+    make: type[RealWorld] = RealWorld,
+) -> RealWorld:
     """Make moves at random and settle; raise Fault if something is wrong."""
     chance = random.Random(seed)
-    world = RealWorld(chance, path, refuses=bool(seed % 3))
+    world = make(chance, path, refuses=bool(seed % 3))
     factors = dict(favour or {})
     crashes = chance.choice((0.0, 0.2, 0.5, 1.0))
-    for name in ("kill", "TERM", "lose queue-todo", "lose queue-clean"):
+    for name in ("kill", "TERM", "lose queue-todo", "lose a worker", "lose queue-clean"):
         factors.setdefault(name, crashes)
     trail: list[str] = []
     try:

@@ -35,13 +35,20 @@ def todo_home(path: Path, *, flat: bool = False, split: int = 3) -> Home:
 class TodoDaemon(Piped):
     """A running queue-todo; `lines` are the log lines that were read so far.
 
-    Where `answers` is false it never hears that they are in the log.
+    Where `answers` is false it never hears that they are in the log. With more than one of `workers` they classify.
     """
 
     def __init__(
-        self, home: Home, *, wrapper: tuple[str, ...] = (), programs: Path = BIN, answers: bool = True
+        self,
+        home: Home,
+        *,
+        wrapper: tuple[str, ...] = (),
+        programs: Path = BIN,
+        answers: bool = True,
+        workers: int = 1,
     ) -> None:
-        super().__init__("queue-todo", home, wrapper=wrapper, programs=programs)
+        options = ("--workers", str(workers)) if workers > 1 else ()
+        super().__init__("queue-todo", home, *options, wrapper=wrapper, programs=programs)
         self._answers = answers
         self.home = home
         self.layout = open_layout(home.queue)

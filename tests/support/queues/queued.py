@@ -1,4 +1,4 @@
-"""Messages put on the disk by hand, in the states that programs find them in: S2, S4 and S5."""
+"""Messages put on the disk by hand, in the states that programs find them in: S2, S4 and S5, and stored on demand."""
 
 import os
 import time
@@ -6,6 +6,8 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.queue.layout import Layout, open_layout
+from queue_ondemand.domain_store import DomainStore, StoreRequest
+from queue_wire.files.cluster import StoredRecipient
 from queue_wire.files.envelope import Envelope, pack_info, pack_todo, unpack_todo
 from queue_wire.files.recipients import pack_recipients
 
@@ -84,3 +86,17 @@ def injected(home: Home) -> list[tuple[Envelope, bytes]]:
         (unpack_todo(Path(layout.todo(message)).read_bytes()), Path(layout.mess(message)).read_bytes())
         for message in ids
     ]
+
+
+def store_on_demand(
+    home: Home, domain: bytes, messages: list[list[bytes]], sender: bytes = b"a@example.org", data: bytes = MESSAGE
+) -> None:
+    """Store messages for an on-demand domain, of which each has these recipients, as one commit. No suite runs."""
+    layout, requests = open_layout(home.queue), []
+    for recipients in messages:
+        number, birth = put_mess(layout, data), time.time_ns() // 1000
+        found = [StoredRecipient(number, birth, len(data), sender, each) for each in recipients]
+        requests.append(StoreRequest(domain, os.path.relpath(layout.mess(number), layout.queue), found))
+    assert DomainStore(layout.queue).append(requests) == [None] * len(requests)
+    for request in requests:
+        os.unlink(f"{layout.queue}/{request.path}")

@@ -74,7 +74,8 @@ class Loop:
         )
         self.shutdown = shutdown
         self._parts: list[Part] = [
-            self.disk, *channels, bouncer, bounce_orders, self.cleaner, self.messages, self.announced,
+            self.disk, self.announced.disk, *channels, bouncer, bounce_orders, self.cleaner, self.messages,
+            self.announced,
         ]  # fmt: skip
         self._writers: list[WritingPart] = [self.announced, *channels, self.cleaner]
         self.jobs: list[Job] = []

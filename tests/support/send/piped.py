@@ -41,13 +41,15 @@ def limit_files(pid: int, size: int) -> None:
 class Piped:
     """A running daemon. It is killed at the end of the `with` block if it still runs."""
 
-    def __init__(self, name: str, home: Home, *, wrapper: tuple[str, ...] = (), programs: Path = BIN) -> None:
+    def __init__(
+        self, name: str, home: Home, *options: str, wrapper: tuple[str, ...] = (), programs: Path = BIN
+    ) -> None:
         self.process: subprocess.Popen[bytes] | Forked
         if not wrapper and programs == BIN and can_fork(name):
-            self.process = fork_piped(name, [str(BIN / name), "--home", home.path])
+            self.process = fork_piped(name, [str(BIN / name), "--home", home.path, *options])
         else:
             self.process = subprocess.Popen(
-                [*wrapper, *program(name, programs), "--home", home.path],
+                [*wrapper, *program(name, programs), "--home", home.path, *options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

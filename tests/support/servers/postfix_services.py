@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from queue_wire.pipes.report import Report
@@ -32,10 +33,14 @@ class Services:
         self.postfix.settle()
         self.postfix.clear()
 
-    def log_since(self, before: str, end: str = "disconnect from ") -> str:
-        """Return what Postfix has logged since, once that has the session's end."""
-        wait_until(lambda: end in self.postfix.log().removeprefix(before), why=end)
+    def log_since(self, before: str, *events: str) -> str:
+        """Return what Postfix has logged since, once that has all these events; without any, the session's end."""
+        for event in events or ("disconnect from ",):
+            wait_until(partial(self._has_logged, event, before), why=event)
         return self.postfix.log().removeprefix(before)
+
+    def _has_logged(self, event: str, before: str) -> bool:
+        return event in self.postfix.log().removeprefix(before)
 
 
 @contextlib.contextmanager

@@ -53,14 +53,16 @@ def make_session(
     greylist: bool = False,
     filters: FilterSetup = NO_FILTERS,
     xclients: bytes = b"",
+    recipients: int = 1000,
 ) -> SmtpSession:
     """Return a session that is not started."""
     policy = SessionPolicy(role, rules, client_limits or ClientLimits(UNLIMITED))
-    settings = ServerSettings(ME, limits, tls=tls)
+    settings = ServerSettings(ME, limits, recipients=recipients, tls=tls)
     setup = SessionSetup(
         *(ME, settings, policy, suffix, filters, dnslists, greylist),
         xclients=unpack_networks(xclients),
         authserv=frozenset((ME,)),
+        qmtp=role is Role.QMTP,
     )
     return SmtpSession(12, client, setup, 0.0)
 
@@ -72,7 +74,7 @@ class DrivenSession:
     """A session. `messages` are those that it has handed over: text, sender, recipients. `dropped` counts the others.
 
     `answer` is what queue-intake says to each, `found` what each lookup of a mailbox finds, `refusal` what the checks
-    of strangers say, which `checks` have asked for. `clients` are those of XCLIENT.
+    of strangers say, which `checks` have asked for. `clients` are those of XCLIENT. `pauses` counts its turns.
     """
 
     def __init__(
@@ -90,18 +92,20 @@ class DrivenSession:
         refusal: ServerReply | None = None,
         client_limits: ClientLimits | None = None,
         xclients: bytes = b"",
+        recipients: int = 1000,
     ) -> None:
         self.session = make_session(
             *(client, rules, role, limits, suffix, False, client_limits),
             dnslists=dnslists,
             greylist=greylist,
             xclients=xclients,
+            recipients=recipients,
         )
         self.checks: list[StrangerWanted] = []
         self.clients: list[ClientReplaced] = []
         self._refusal = refusal
         self.messages: list[tuple[bytes, bytes, list[bytes]]] = []
-        self.dropped = 0
+        self.dropped = self.pauses = 0
         self.lines: list[bytes] = []
         self._answer = answer
         self._found = found
@@ -110,7 +114,11 @@ class DrivenSession:
 
     def feed(self, data: bytes, now: float = 1.0) -> bytes:
         """Send bytes; return the replies."""
-        return self._go_on(self.session.feed(data, now))
+        said = self._go_on(self.session.feed(data, now))
+        while self.session.paused:
+            self.pauses += 1
+            said += self._go_on(self.session.feed(b"", now))
+        return said
 
     def lose(self) -> None:
         """End the connection."""

@@ -37,7 +37,7 @@ def trusting() -> ssl.SSLContext:
 
 
 class SmtpdDaemon:
-    """A daemon with a listener for each role, with its options. `ports` are theirs, `log` has its lines.
+    """A daemon of `home` with a listener for each role, with its options. `ports` are theirs, `log` has its lines.
 
     given: it gets a listening socket of ours instead of opening one. environment: variables that it has, too. shell:
     commands of the shell that starts it.
@@ -51,11 +51,12 @@ class SmtpdDaemon:
         environment: Mapping[str, str] | None = None,
         shell: str = "",
     ) -> None:
+        self.home = home
         self.ports = free_ports(len(roles))
         lines = [f"127.0.0.1:{port} {role}\n" for port, role in zip(self.ports, roles, strict=True)]
         Path(home.control, "smtpd").write_text("".join(lines))
         words = [role.split() for role in roles]
-        silent = {"submissions", "odmrs", "proxy"}
+        silent = {"submissions", "odmrs", "qmtp", "proxy"}
         self._silent = [port for port, of in zip(self.ports, words, strict=True) if silent & set(of)]
         self.log = b""
         reader, writer = os.pipe()
@@ -102,7 +103,7 @@ class SmtpdDaemon:
             for port in self.ports:
                 with socket.create_connection(("127.0.0.1", port)) as connection:
                     connection.settimeout(SECONDS)
-                    # Under implicit TLS, and before a PROXY header, it says nothing.
+                    # Under implicit TLS, by QMTP, and before a PROXY header, it says nothing.
                     assert port in self._silent or connection.recv(3) == b"220"
         except ConnectionRefusedError:
             return False

@@ -106,9 +106,17 @@ class LakeRows:
         """Add what the matcher makes of a log of queue-smtpd: the time and text of each line."""
         stream = Stream(host, queue)
         stream.match([(f"{stamp(ns(at))} ".encode() + text, False) for at, text in lines], known=True)
-        for table in ("sessions", "accepted", "refusals"):
+        for table in ("sessions", "accepted", "refusals", "filters"):
             self.rows[table] += stream.rows(table)
         self.rows["pending"] += [row for row in stream.state.pack().to_pylist() if row["what"] == "session"]
+
+    def queue_log(self, lines: Iterable[tuple[Seconds, bytes]], *, host: str = "h", queue: str = "q") -> None:
+        """Add what the matcher makes of a log of queue-send."""
+        stream = Stream(host, queue)
+        stream.match([(f"{stamp(ns(at))} ".encode() + text, False) for at, text in lines], known=True)
+        for table in ("messages", "deliveries", "stored", "runs"):
+            self.rows[table] += stream.rows(table)
+        self.rows["pending"] += stream.state.pack().to_pylist()
 
     def write(self, lake: Path) -> None:
         """Make a lake of the rows, as the first build leaves one.

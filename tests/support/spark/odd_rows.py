@@ -90,6 +90,8 @@ def _server_log(chance: random.Random, rows: LakeRows, process: int) -> Iterator
         long_id = pack_long_id(row["id"], row["first_ns"] // 1000 - chance.randrange(2) if row["first_ns"] > 0 else 0)
         said += [log.sender_accepted(number % 7, sender, 7), log.refused(number % 7, b"RCPT <\\>", RELAYING_DENIED)]
         said += [log.queued(number % 7, chance.choice((long_id.encode(), b"none")), 2**62, number)]
+        for what in (b"accepts message", b"refuses RCPT: 550 \xff no %d" % number, b"failed: ", b"", b"odd: x: y"):
+            said.append(log.filtered(number % 7, chance.choice((b"inet:[::1]:9", b"/bin/x'y", b"")), what))
         said += [log.ended(number % 7, chance.choice(("QUIT", "stop")), chance.randrange(2), 4, 1)]
         yield from ((at + place, line) for place, line in enumerate(said) if chance.random() < 0.8)
 

@@ -49,9 +49,9 @@ All reports have the same options:
 Times that are sums or averages (s) are exact to the nanosecond. Averages and shares have nine digits.
 
 `queue-report sql 'select …' --lake LAKE` asks a question of your own: one SELECT over the tables `messages`,
-`deliveries`, `intervals`, `alerts`, `sessions`, `accepted`, `refusals`, `pending` and `quarantine` ([their
-columns](logs.md#the-tables)), in the words of DuckDB, or of Spark with `--engine spark`. `--format`, `--engine`,
-`--master` and `--conf` are as above.
+`deliveries`, `intervals`, `alerts`, `sessions`, `accepted`, `refusals`, `filters`, `stored`, `runs`, `pending` and
+`quarantine` ([their columns](logs.md#the-tables)), in the words of DuckDB, or of Spark with `--engine spark`.
+`--format`, `--engine`, `--master` and `--conf` are as above.
 
     queue-report sql "select uid, count(*) as n from messages group by uid order by n desc" --lake /srv/lake
 

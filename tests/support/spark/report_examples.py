@@ -4,8 +4,9 @@ import io
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from queue_smtp.server_replies import BAD_CREDENTIALS, RELAYING_DENIED, UNKNOWN_RECIPIENT
+from queue_smtp.server_replies import BAD_CREDENTIALS, MESSAGE_REFUSED, RELAYING_DENIED, UNKNOWN_RECIPIENT
 from queue_smtpd.sessions import session_log as log
+from queue_wire import logline
 from queue_wire.ids import pack_long_id
 from spark.commands.forms import print_result
 from spark.reports import REPORTS
@@ -87,15 +88,35 @@ def example_rows() -> LakeRows:
     full = "queue-todo: unable to take mail: {} bytes free on /var/queue, control/queueminfree wants {}"
     rows.alert(T + 1500, "alert", full.format(81_920, 1_048_576), full.format("N", "N").replace(" ", "_"), host="mx1")
     rows.server_log(_server_log(), host="mx1")
+    rows.queue_log(_on_demand_log(), host="mx2")
     rows.sample(T, T + 300, (0, 10), (1, 20), "mx1")
     rows.sample(T + 300, T + 302, (0, 10), (20, 20), "mx1")
     rows.sample(T + 302, T + 1460, (1, 10), (1, 20), "mx1")
     return rows
 
 
+def _on_demand_log() -> Iterator[tuple[int, bytes]]:
+    """Yield lines of a queue with an on-demand domain: three messages that are stored, of which one stays."""
+    domain = b"branch.example"
+    for number in range(3):
+        at, long_id, recipient = T + 10 * number, f"{510 + number}-tk3x2{number}", b"u%d@%s" % (number, domain)
+        yield at, b"new msg %d" % (510 + number)
+        yield at, b"info msg %d: bytes 4096 from <ann@here.example> qp %d uid 1000" % (510 + number, 4750 + number)
+        yield at, b"starting delivery %d: msg %d to remote %s" % (number, 510 + number, recipient)
+        yield at + 1, logline.stored_on_demand(domain, long_id, 4096, b"ann@here.example", recipient)
+        yield at + 1, b"delivery %d: success: stored_for_%s/%s" % (number, domain, DEAD.reason.encode())
+        yield at + 1, b"end msg %d" % (510 + number)
+    yield T + 900, logline.run_started(domain, b"etrn")
+    for number, letter in enumerate((b"K", b"K", b"Z")):
+        long_id, recipient = f"{510 + number}-tk3x2{number}", b"u%d@%s" % (number, domain)
+        yield T + 902 + number, logline.on_demand_result(domain, long_id, letter, recipient, b"192.0.2.80 says so.\n")
+    yield T + 905, logline.run_ended(domain, 2, 0, 1)
+
+
 def _server_log() -> Iterator[tuple[int, bytes]]:
     """Yield lines of queue-smtpd: a message that is in the queue's log, and what is refused."""
     long_id = pack_long_id(470, (T + 300) * 1_000_000 - 5000).encode()
+    milter = b"inet:127.0.0.1:11332"
     yield T, log.process_started(1, 1, 811)
     yield T + 298, log.connect(1, "192.0.2.7", 40112, b"desk.here.example", "192.0.2.1", 587)
     yield T + 298, log.tls_started(1, b"TLSv1.3", b"TLS_AES_256_GCM_SHA384")
@@ -103,6 +124,7 @@ def _server_log() -> Iterator[tuple[int, bytes]]:
     yield T + 299, log.sender_accepted(1, b"bob@here.example", 10_240)
     yield T + 299, log.recipient_accepted(1, b"carl@there.example")
     yield T + 299, log.recipient_accepted(1, b"dora@far.example")
+    yield T + 300, log.filtered(1, milter, b"accepts message")
     yield T + 300, log.queued(1, long_id, 10_087, 2)
     yield T + 300, log.ended(1, "QUIT", 1, 0, 2)
     yield T + 400, log.connect(2, "198.51.100.77", 3120, b"", "192.0.2.1", 25)
@@ -117,6 +139,17 @@ def _server_log() -> Iterator[tuple[int, bytes]]:
     for at in (3, 6, 9):
         yield T + 500 + at, log.refused(3, b"AUTH bob@here.example", BAD_CREDENTIALS)
     yield T + 509, log.ended(3, "too many AUTH failures", 0, 3, 9)
+    yield T + 550, log.connect(5, "203.0.113.40", 3311, b"mx.far.example", "192.0.2.1", 25)
+    for at in (1, 2):
+        yield T + 550 + at, log.sender_accepted(5, b"list@far.example", 0)
+        yield T + 550 + at, log.recipient_accepted(5, b"ann@here.example")
+        yield T + 550 + at, log.filtered(5, b"header", b"copies message: no-date")
+        yield T + 550 + at, log.filtered(5, milter, b"discards message")
+        yield T + 550 + at, log.discarded(5, 2000, 1)
+    yield T + 554, log.sender_accepted(5, b"list@far.example", 0)
+    yield T + 554, log.filtered(5, milter, b"refuses message: 554 5.7.1 Spam message rejected")
+    yield T + 554, log.refused(5, b"message", MESSAGE_REFUSED._replace(status=b"5.7.1", text=b"Spam message rejected"))
+    yield T + 555, log.ended(5, "QUIT", 0, 1, 5)
     yield T + 600, log.connect(4, "192.0.2.9", 40200, b"printer.here.example", "192.0.2.1", 25)
     yield T + 600, log.ended(4, "QUIT", 0, 0, 0)
 

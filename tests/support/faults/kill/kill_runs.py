@@ -15,10 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from queue_base.home import Home
 from support.faults.kill.killing import (
     CLEAN,
+    KEEPER,
+    KEEPER_DISK,
     MAIN,
     TODO,
+    WORKER,
+    WORKERS,
     Point,
     all_points,
     died,
@@ -40,6 +45,7 @@ UNREACHED = 0.1  # The share of a test's points that need not be reached in any 
 _ENQUEUE_STARTED = re.compile(r"^clone3?\(.*VFORK.*= \d+$")
 _ENQUEUE_STARTING = re.compile(r"^clone3?\(.*VFORK(?!.*= -?\d)")
 _RECORD_GONE = re.compile(r'^unlink\(".*/bounce/\d+"\) += 0$')
+_STORED = re.compile(r"^write\(.*\.cluster>")
 _MESSAGE_ID = re.compile(rb"^Message-ID: (.*)$", re.IGNORECASE | re.MULTILINE)
 _NEW = re.compile(r"new msg (\d+)$")
 _INFO = re.compile(r"info msg (\d+): ")
@@ -67,20 +73,23 @@ class Told(NamedTuple):
 
 
 class Story(Protocol):
-    """What happens in a run, and what is true at its end."""
+    """What happens in a run, and what is true at its end. `most_bounces`: how many there are without a kill."""
+
+    most_bounces: int
+
+    def prepare(self, site: Site) -> None:
+        """Put into the home what is there before the first start: nothing, unless a story says otherwise."""
+        return
 
     def begin(self, site: Site, suite: Suite) -> None:
         """Put mail in, and do what else is to be done while a daemon is killed."""
 
     def resume(self, site: Site, suite: Suite) -> None:
-        """Do what is left, after a restart."""
+        """Do what is left, after a restart: nothing, unless a story says otherwise."""
+        return
 
     def judge(self, site: Site, kills: int) -> Iterable[str]:
         """Return what is wrong at the end, but for the number of bounces."""
-
-    @property
-    def most_bounces(self) -> int:
-        """Return how many bounces there are without a kill."""
 
 
 def tell(
@@ -103,6 +112,10 @@ def tell(
         prepare(site, sink)
         if classifyafter:
             site.control("classifyafter", classifyafter)
+        if any(point.thread == WORKER for point in points):
+            site.control("todoworkers", f"{WORKERS}\n")
+            leave_one_bucket(site.home)
+        story.prepare(site)
         for point in points:
             trace = Path(directory, f"trace{len(traces)}")
             with traced_suite(site.home, trace, point, programs) as suite:
@@ -146,6 +159,13 @@ def prepare(site: Site, sink: Sink) -> None:
     site.route(sink.port)
 
 
+def leave_one_bucket(home: Home) -> None:
+    """Have all messages of an empty queue belong to the first worker of queue-todo."""
+    for path in [path for path in Path(home.queue).rglob("*") if path.is_dir() and path.name.isdigit()]:
+        if path.name != "0":
+            path.rmdir()
+
+
 def is_over(site: Site) -> bool:
     """Return whether the queue is empty."""
     # Two looks: in the first a bounce may come where it has looked, and its message go where it has not.
@@ -159,9 +179,15 @@ def in_window(point: Point, lines: list[str], loop: list[str]) -> int:
     still there. There can be more than one: a bounce may fail, and its own bounce be started, before the loop hears
     that the queue-enqueue of the first has ended. Then the failed bounce is told of once more, and so is its own
     repetition.
+
+    When queue-ondemand is killed, `loop` is its own trace. It has one bounce of a domain on its way, until the records
+    are marked. What it has stored, and queue-send has not heard of, is stored once more, and so may be returned twice.
     """
-    if not died(lines) or (point.thread in (CLEAN, TODO) and not point.everybody):
+    if not died(lines) or (point.thread in (CLEAN, TODO, WORKER) and not point.everybody):
         return 0  # When another daemon is killed, queue-send waits for what is on its way.
+    if point.thread in (KEEPER, KEEPER_DISK):
+        bounces = any(_ENQUEUE_STARTED.match(line) or _ENQUEUE_STARTING.match(line) for line in loop)
+        return int(bounces or any(map(_STORED.match, lines)))
     started = sum(bool(_ENQUEUE_STARTED.match(line)) for line in loop)
     if point.thread != MAIN:
         # A kill of another thread may come in the middle of this call, when the child is already there.

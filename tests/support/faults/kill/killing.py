@@ -27,23 +27,33 @@ from support.tools import missing, need
 DEADLINE = 300.0
 MAIN, SYNC, CLEAN = "queue-send, loop", "queue-send, thread of the disk", "queue-clean"
 TODO = "queue-todo, thread of the disk"
+WORKER = "worker of queue-todo, thread of the disk"
+KEEPER, KEEPER_DISK = "queue-ondemand, loop", "queue-ondemand, thread of the disk"
 _DISK = (
     "write", "pwrite64", "fsync", "fdatasync", "sync_file_range", "rename", "link", "unlink", "truncate", "ftruncate",
-    "utimensat", "mkdir", "rmdir", "symlink",
+    "utimensat", "mkdir", "rmdir", "symlink", "chmod",
 )  # fmt: skip
+_CHILDREN = ("memfd_create", "clone", "clone3", "vfork", "pidfd_open", "wait4", "waitid")
 # The loop opens files to read them, and writes to pipes, at other times in every run: only what changes
 # something is counted there, and the steps of a bounce's injection. To open a file for a mark changes nothing.
 CALLS = {
-    MAIN: (*_DISK[1:], "memfd_create", "clone", "clone3", "vfork", "pidfd_open", "wait4", "waitid"),
-    SYNC: ("openat", *_DISK),
-    CLEAN: ("openat", *_DISK),
-    TODO: ("openat", *_DISK),
+    MAIN: (*_DISK[1:], *_CHILDREN),
+    KEEPER: (*_DISK[1:], *_CHILDREN),
+    **dict.fromkeys((SYNC, CLEAN, TODO, WORKER, KEEPER_DISK), ("openat", *_DISK)),
 }
+# Which daemon a thread is of, but for those of queue-send.
+_DAEMONS = {
+    CLEAN: "queue-clean", TODO: "queue-todo", WORKER: "queue-todo", KEEPER: "queue-ondemand",
+    KEEPER_DISK: "queue-ondemand",
+}  # fmt: skip
 # What the loop does about bounces, to be traced where another thread is killed.
 _BOUNCING = ("clone", "clone3", "vfork", "unlink")
 _NAME = re.compile(r"(\w+)\(")
 _STOPPED = re.compile(r"--- stopped by SIGSTOP|--- SIGSTOP")
 _DIED = re.compile(r"\+\+\+ killed by SIG(KILL|USR1)")
+
+
+WORKERS = 2  # So many classify where one of them is killed.
 
 
 class Point(NamedTuple):
@@ -65,8 +75,9 @@ class Point(NamedTuple):
 
 
 def loop_trace(trace: Path, point: Point) -> Path:
-    """Return the trace that has queue-send's loop; that of the point, `trace`, where it is a point of the loop."""
-    return trace if point.thread == MAIN else trace.with_suffix(".loop")
+    """Return the trace that has the loop of the program that bounces; that of the point, `trace`, if it is that loop.
+    """
+    return trace if point.thread in (MAIN, KEEPER) else trace.with_suffix(".loop")
 
 
 def _trace_words(trace: Path, calls: tuple[str, ...]) -> list[str]:
@@ -119,7 +130,9 @@ def traced_suite(home: Home, trace: Path, point: Point, programs: Path = BIN) ->
         if point.thread != MAIN:
             # Two of them: one strace would count the calls of both threads for its point.
             tracers.append(_attach(words, _task(suite, point.thread)))
-            tracers.append(_attach(_trace_words(loop_trace(trace, point), _BOUNCING), suite.process.pid))
+            if point.thread != KEEPER:
+                loop = suite.daemon("queue-ondemand") if point.thread == KEEPER_DISK else suite.process.pid
+                tracers.append(_attach(_trace_words(loop_trace(trace, point), _BOUNCING), loop))
             if point.everybody:
                 _begin_killer(suite, trace, tracers[0])
         yield suite
@@ -146,9 +159,13 @@ def settle(suite: Suite) -> None:
 
 
 def _task(suite: Suite, thread: str) -> int:
-    if thread == CLEAN:
-        return suite.daemon("queue-clean")
-    pid = suite.daemon("queue-todo") if thread == TODO else suite.process.pid
+    pid = suite.daemon(_DAEMONS[thread]) if thread in _DAEMONS else suite.process.pid
+    if thread in (CLEAN, KEEPER):
+        return pid
+    if thread == WORKER:
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        wait_until(lambda: len(children.read_text().split()) == WORKERS, DEADLINE, "the workers")
+        pid = int(children.read_text().split()[0])
     tasks: set[int] = set()
 
     def has_one() -> bool:

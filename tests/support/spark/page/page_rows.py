@@ -126,4 +126,5 @@ def _queue(hostile: str) -> list[Waiting]:
 
 
 def _conserved(host: str, difference: int) -> Conserved:
-    return Conserved(host, "main", 60_000, 80_000, 78_000 - difference, 1_900, 100, 0, difference, 3, 0, difference)
+    left = 78_000 - difference
+    return Conserved(host, "main", 60_000, 80_000, left, 0, 1_900, 100, 0, difference, 3, 0, difference)

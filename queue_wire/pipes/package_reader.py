@@ -4,7 +4,8 @@
 Begin, any number of Data, and one Package or GivenUp; PackageFacts may come before a Begin, and among the Data. A
 message is never stored here: Data passes its bytes on as they arrive, with LF line ends. Of the envelope at most
 RECIPIENT_BYTES are stored; what has more recipients is read to its end, without storing it, so that it can be refused.
-A call of `next` reads STEPS elements at most, so that no client's bytes keep the others waiting.
+A call of `next` reads STEPS elements at most, so that no client's bytes keep the others waiting. queue-intake and
+queue-smtpd read with it, for clients of different kinds.
 
 `next` raises FormatError at the first byte that no package can have there. The rest of the stream is then meaningless.
 """
@@ -115,10 +116,20 @@ class _Next(Enum):
 
 
 class PackageReader:
-    """The reader of one connection. protocol: None until the first bytes have shown it, if it was not given."""
+    """The reader of one connection. protocol: None until the first bytes have shown it, if it was not given.
 
-    def __init__(self, protocol: Protocol | None = None) -> None:
+    recipients, recipient_bytes: those of a package that are stored at most.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol | None = None,
+        recipients: int = RECIPIENTS_MOST,
+        recipient_bytes: int = RECIPIENT_BYTES,
+    ) -> None:
         self.protocol = protocol
+        self._recipients_most = recipients
+        self._bytes_most = recipient_bytes
         self.paused = False  # Whether the last call of `next` has ended for the number of its steps.
         self._steps = 0
         self._buffer = b""
@@ -150,6 +161,11 @@ class PackageReader:
         """The memory that the recipients of the package take so far."""
         return self._bytes + RECIPIENT_EXTRA * (len(self._recipients) + len(self._impossible))
 
+    @property
+    def recipients_read(self) -> int:
+        """The recipients of the package so far, also those that are not stored."""
+        return self._count
+
     def forget_recipients(self) -> None:
         """Store no recipients of this package: it is refused. The rest of it is read all the same."""
         self._over = True
@@ -159,6 +175,11 @@ class PackageReader:
     def between(self) -> bool:
         """Whether no package has begun: only a part of its first length may be stored."""
         return self._state in (_Next.PACKAGE, _Next.KIND)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of a package has come."""
+        return self._state is _Next.PACKAGE and not self.unread
 
     @property
     def unread(self) -> bool:
@@ -374,7 +395,7 @@ class PackageReader:
             used += end - begin
             at = end + 1
         count = len(recipients)
-        if buffer.find(b"\0", self._at, last) >= 0 or count > RECIPIENTS_MOST or used > RECIPIENT_BYTES:
+        if buffer.find(b"\0", self._at, last) >= 0 or count > self._recipients_most or used > self._bytes_most:
             return None
         self._steps -= count // WHOLE_A_STEP
         self._at = last + 1
@@ -398,6 +419,7 @@ class PackageReader:
         """
         buffer, at, room, over = self._buffer, self._at, self._room, self._over
         recipients, used, count = self._recipients, self._bytes, self._count
+        most, most_bytes = self._recipients_most, self._bytes_most
         match = _WHOLE.match
         last = count + WHOLE_MOST
         while count < last and (found := match(buffer, at)) is not None:
@@ -408,7 +430,7 @@ class PackageReader:
                 break
             if not over:
                 used += end - begin
-                if end - begin > ADDRESS_MAX or count >= RECIPIENTS_MOST or used > RECIPIENT_BYTES:
+                if end - begin > ADDRESS_MAX or count >= most or used > most_bytes:
                     break
                 address = buffer[begin:end]
                 if b"\0" in address:
@@ -422,7 +444,8 @@ class PackageReader:
     def _read_address(self) -> None:
         """Read an address and its comma. One that is too long, or one too many, is only passed over."""
         if not self._is_sender and not self._over:
-            self._over = self._count >= RECIPIENTS_MOST or self._bytes + min(self._size, ADDRESS_MAX) > RECIPIENT_BYTES
+            used = self._bytes + min(self._size, ADDRESS_MAX)
+            self._over = self._count >= self._recipients_most or used > self._bytes_most
         if self._size <= ADDRESS_MAX and (self._is_sender or not self._over):
             if len(self._buffer) - self._at <= self._size:
                 return

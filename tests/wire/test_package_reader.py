@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_intake import package_reader
-from queue_intake.package_reader import Begin, Data, Event, GivenUp, Package, PackageFacts, PackageReader, Protocol
 from queue_wire.format_error import FormatError
+from queue_wire.pipes import package_reader
+from queue_wire.pipes.package_reader import Begin, Data, Event, GivenUp, Package, PackageFacts, PackageReader, Protocol
 from queue_wire.pipes.qmtp import (
     GIVE_UP,
     NUMBERS,
@@ -29,9 +29,15 @@ ADDRESSES = st.binary(max_size=30).map(lambda data: data.replace(b"\0", b"0"))
 MESSAGES = st.binary(max_size=200) | st.text("\r\n.:,a", max_size=80).map(str.encode)
 
 
-def read(data: bytes, cuts: list[int] | None = None, protocol: Protocol | None = None) -> list[Event]:
+def read(
+    data: bytes,
+    cuts: list[int] | None = None,
+    protocol: Protocol | None = None,
+    recipients: int = package_reader.RECIPIENTS_MOST,
+    recipient_bytes: int = package_reader.RECIPIENT_BYTES,
+) -> list[Event]:
     """Return the events of a stream that comes in pieces, its Data of one message joined."""
-    reader = PackageReader(protocol)
+    reader = PackageReader(protocol, recipients, recipient_bytes)
     events: list[Event] = []
     places = [0, *sorted(cuts or []), len(data)]
     for begin, end in pairwise(places):
@@ -172,14 +178,12 @@ def test_addresses_that_cannot_be_are_told_by_their_places() -> None:
         assert isinstance(found, Package) and found.sender is None and found.recipients == [b"a"]
 
 
-def test_recipients_over_the_limit_are_counted_and_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_reader, "RECIPIENTS_MOST", 10)
-    monkeypatch.setattr(package_reader, "RECIPIENT_BYTES", 100)
+def test_recipients_over_the_limit_are_counted_and_not_stored() -> None:
     for recipients in ([b"a"] * 11, [b"b" * 30] * 4, [b"c" * 2000] * 11):
-        (*_, found) = read(qmtp(b"", b"s", recipients), list(range(50, 3000, 50)))
+        (*_, found) = read(qmtp(b"", b"s", recipients), list(range(50, 3000, 50)), None, 10, 100)
         assert isinstance(found, Package) and found.too_many and found.sent == len(recipients)
         assert len(found.recipients) <= 10 and sum(map(len, found.recipients)) <= 100
-    (*_, found) = read(qmtp(b"", b"s", [b"a"] * 10) + qmtp(b"", b"s", [b"d" * 25] * 4))
+    (*_, found) = read(qmtp(b"", b"s", [b"a"] * 10) + qmtp(b"", b"s", [b"d" * 25] * 4), [], None, 10, 100)
     assert isinstance(found, Package) and not found.too_many and len(found.recipients) == 4
 
 

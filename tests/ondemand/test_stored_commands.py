@@ -1,0 +1,229 @@
+"""queuectl on mail that is stored for on-demand domains, while the suite does not run: what it shows, marks and orders.
+
+The queue has a message of its own. `one` is stored for a and b, `two` for c, and the first domain also has `three`.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from queue_admin.checks.stored_records import check_stored
+from queue_admin.main import main
+from queue_ondemand.domain_store import DomainStore
+from queue_wire.files.cluster import StoredRecipient, pack_cluster_header, pack_stored
+from queue_wire.files.stored_order import StoredOrder
+from queue_wire.ids import pack_long_id
+from support.processes.suite import program
+from support.queues.damage import BIRTH, KnownQueue
+from support.queues.home import make_several
+from support.queues.stored_mail import store
+
+pytestmark = pytest.mark.usefixtures("usual_umask")
+NET, COM = b"example.net", b"example.com"
+
+
+class Site:
+    """The queue, and its stored messages by name."""
+
+    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.queue = KnownQueue(path, fill=False)
+        self.home = self.queue.home
+        own = self.queue.classified("own", remote=[(b"e@example.net", False)])
+        self.own = pack_long_id(own, BIRTH // 1000)
+        both = ("ann@example.net", "Bob@Example.Net")
+        self.stored: dict[str, StoredRecipient] = {
+            "one": store(self.home, "one", *both, sender="joe@example.org"),
+            "two": store(self.home, "two", "cid@example.com", sender="joe@example.org", domain="example.com"),
+            "three": store(self.home, "three", "dan@example.net", birth=1_600_000_000_000_000),
+        }
+        self._capsys = capsys
+
+    def id(self, name: str) -> str:
+        return self.stored[name].long_id
+
+    def run(self, *words: str, code: int = 0) -> list[str]:
+        """Return the lines on stdout of a command."""
+        done = self._main(*words)
+        self.err = self._capsys.readouterr()
+        assert done == code, self.err.err
+        return self.err.out.splitlines()
+
+    def _main(self, *words: str) -> int:
+        try:
+            return main(["queuectl", "--home", self.home.path, *words])
+        except SystemExit as ended:
+            return int(ended.code or 0)
+
+    def names(self, *words: str, code: int = 0) -> list[str]:
+        """Return the first words of the lines of a command, as the names of messages."""
+        by_id = {each.long_id: name for name, each in self.stored.items()} | {self.own: "own"}
+        return [by_id[line.split()[0]] for line in self.run(*words, code=code)]
+
+    def orders(self, domain: bytes) -> list[StoredOrder]:
+        files = DomainStore(self.home.queue)
+        found = []
+        while (order := files.first_order(domain)) is not None:
+            found.append(order[1])
+            os.unlink(f"{self.home.queue}/ondemand/{domain.decode()}/order/{order[0]}")
+        return found
+
+
+@pytest.fixture
+def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
+    return Site(tmp_path / "home", capsys)
+
+
+def test_a_list_of_all_says_how_many_are_stored_and_has_them_if_asked(site: Site) -> None:
+    assert site.names("list") == ["own"]
+    assert site.err.err == "3 messages are stored for on-demand domains; queuectl list --stored\n"
+    assert site.names("list", "--stored") == ["two", "one", "three"]
+    assert site.names("list", "--state", "stored", "--limit", "1") == ["two"]
+    assert site.names("list", "--stored", "--sort", "age") == ["three", "two", "one"]
+    line = site.run("list", "--sender", "JOE@example.org", "--domain", "example.net")
+    assert line == [line[0]] and line[0].split()[0] == site.id("one")
+    assert line[0].endswith(" <joe@example.org> remote 0/2 for example.net")
+
+
+def test_options_choose_among_all_that_there_is(site: Site) -> None:
+    assert site.names("list", "--domain", "example.net") == ["own", "one", "three"]
+    assert site.names("list", "--recipient", "bob@example.net") == ["one"]
+    assert site.names("list", "--stored", "--older-than", "3000d", code=1) == []
+    assert site.names("list", "--stored", "--subject", "THREE") == ["three"]
+    assert site.names("list", "--state", "classified") == ["own"]
+    assert site.names("list", site.id("two"), site.own) == ["own", "two"]
+    [found] = map(json.loads, site.run("list", site.id("one"), "--format", "json"))
+    assert (found["state"], found["stored"], found["remote"]) == ("stored", "example.net", {"done": 0, "left": 2})
+    assert [each["address"] for each in found["recipients"]] == ["ann@example.net", "Bob@Example.Net"]
+    site.run("list", "1-1", code=1)
+
+
+def test_show_says_for_which_domain_it_is_stored_and_what_it_waits_for(site: Site) -> None:
+    shown = "\n".join(site.run("show", site.id("one")))
+    assert f"message: {site.id('one')}\nstate: stored\n" in shown
+    assert "\nstored for example.net since 20" in shown
+    assert "; queue-ondemand does not run, or does not answer\n  pending <ann@example.net>\n" in shown
+    assert shown.endswith("header:\n  Subject: one")
+    assert site.run("show", "--raw", site.id("one")) == ["Subject: one", "", "body"]
+    found = json.loads(site.run("show", "--format", "json", str(site.stored["two"].message))[0])
+    assert found["stored"] == ["example.com"] and found["id"] == site.id("two")
+    site.run("show", "1-1", code=100)
+
+
+def test_one_that_is_also_in_the_queue_is_shown_with_both(site: Site) -> None:
+    number = int(site.own.partition("-")[0])
+    kept = site.queue.layout.mess(number)
+    record = store(site.home, "both", "x@example.net", birth=BIRTH // 1000)
+    os.rename(
+        f"{site.home.queue}/ondemand/example.net/mess/3.{record.long_id}",
+        f"{site.home.queue}/ondemand/example.net/mess/3.{site.own}",
+    )
+    cluster = Path(site.home.queue, "ondemand", "example.net", "3.cluster")
+    cluster.unlink()
+    cluster.write_bytes(pack_cluster_header(5) + pack_stored(record._replace(message=number), 5))
+    assert os.path.exists(kept)
+    shown = "\n".join(site.run("show", site.own))
+    assert "state: classified" in shown and "  pending <e@example.net>" in shown
+    assert "stored for example.net" in shown and "  pending <x@example.net>" in shown
+
+
+def test_a_message_is_put_on_hold_and_released(site: Site) -> None:
+    assert site.run("hold", site.id("one"), site.own, "--reason", "ask Jo") == [
+        "held 1 message", "held 1 stored message",
+    ]  # fmt: skip
+    assert DomainStore(site.home.queue).held(NET) == {site.id("one")}
+    assert site.names("list", "--held") == ["own", "one"]
+    owner = os.stat(site.home.queue)
+    assert list(check_stored(site.home.queue, (owner.st_uid, owner.st_gid))) == []
+    assert "; held: ask Jo" in "\n".join(site.run("show", site.id("one")))
+    assert site.run("list", "--stored", "--held")[0].endswith("held: ask Jo")
+    site.run("list", "--stored", "--reason", "Someone", code=1)
+    released = ["released 0 messages", "released 1 stored message"]
+    assert site.run("release", "--state", "stored", "--reason", "JO") == released
+    assert DomainStore(site.home.queue).held(NET) == frozenset()
+
+
+def test_a_domain_is_put_on_hold_as_a_whole(site: Site) -> None:
+    site.run("hold", "--domain", "example.net", "--reason", "moving")
+    assert DomainStore(site.home.queue).held(NET) == {"all"}
+    store(site.home, "later", "x@example.net")
+    assert len(site.run("list", "--stored", "--held")) == 3
+    assert site.run("release", site.id("one")) == ["released 0 messages", "released 1 stored message"]
+    assert "example.net is on hold as a whole; queuectl release --domain example.net" in site.err.err
+    assert site.run("release", "--domain", "example.net") == ["released 1 message", "released 3 stored messages"]
+    assert DomainStore(site.home.queue).held(NET) == frozenset()
+
+
+def test_a_standing_hold_holds_what_is_stored_too(site: Site) -> None:
+    site.run("hold", "--standing", "--sender", "joe@example.org")
+    assert site.names("list", "--held") == ["two", "one"]
+
+
+@pytest.mark.parametrize(("verb", "done"), [("delete", "deleted"), ("bounce", "bounced"), ("requeue", "requeued")])
+def test_an_order_waits_for_queue_ondemand_and_takes_what_was_chosen(site: Site, verb: str, done: str) -> None:
+    assert site.run(verb, "--recipient", "bob@example.net") == [
+        f"{done} 0 messages", f"{done} 1 stored message when queue-ondemand comes to it",
+    ]  # fmt: skip
+    assert site.orders(NET) == [StoredOrder(verb.encode(), b"bob@example.net", frozenset([site.id("one")]))]
+    site.run(verb, "--state", "stored", "--sender", "joe@example.org")
+    assert site.orders(NET) == [StoredOrder(verb.encode(), b"", frozenset([site.id("one")]))]
+    assert site.orders(COM) == [StoredOrder(verb.encode(), b"", frozenset([site.id("two")]))]
+    assert site.names(verb, "--dry-run", "--sender-domain", "example.org", "--domain", "example.net") == [
+        "own", "one", "three",
+    ]  # fmt: skip
+    assert site.orders(NET) == []
+
+
+def test_what_an_order_takes_is_not_listed_any_more(site: Site) -> None:
+    site.run("delete", "--recipient", "bob@example.net")
+    assert site.run("list", site.id("one"))[0].endswith("remote 0/1 for example.net")
+    site.run("delete", site.id("one"))
+    assert site.names("list", "--stored") == ["two", "three"]
+    site.run("show", site.id("one"), code=100)
+    site.run("delete", "--domain", "example.com")
+    owner = os.stat(site.home.queue)
+    assert list(check_stored(site.home.queue, (owner.st_uid, owner.st_gid))) == []
+    assert site.orders(COM) == [StoredOrder(b"delete")]
+
+
+def test_ids_come_from_standard_input(site: Site) -> None:
+    command = [*program("queuectl"), "--home", site.home.path]
+    ids = f"{site.id('one')}\n{site.own}\n1-1\n"
+    listed = subprocess.run([*command, "list", "-"], input=ids, capture_output=True, text=True, timeout=60)
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == [site.own, site.id("one")]
+    done = subprocess.run([*command, "delete", "-"], input=ids, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == [
+        "deleted 1 message", "deleted 1 stored message when queue-ondemand comes to it",
+    ]  # fmt: skip
+    assert done.stderr.startswith("1-1: no such message")
+
+
+def test_the_shape_of_what_is_stored_is_by_domain_and_age(site: Site) -> None:
+    lines = [json.loads(line) for line in site.run("shape", "stored", "--format", "json")]
+    assert {line["domain"]: line["T"] for line in lines} == {"TOTAL": 4, "example.net": 3, "example.com": 1}
+    assert [line["1280+"] if "1280+" in line else line["2560+"] for line in lines] == [line["T"] for line in lines]
+    [total, *_] = [json.loads(line) for line in site.run("shape", "-s", "stored", "--format", "json")]
+    assert total["T"] == 3
+    [total, *_] = [json.loads(line) for line in site.run("shape", "--format", "json")]
+    assert total["T"] == 1, "without a name only what is in the queue"
+
+
+def test_of_several_queues_each_has_its_own_and_an_id_is_found_in_all(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home = make_several(tmp_path / "home", "a", "b")
+    one = store(home.choose("a"), "one", "ann@example.net").long_id
+    two = store(home.choose("b"), "two", "bob@example.net").long_id
+
+    def run(*words: str) -> list[str]:
+        assert main(["queuectl", "--home", home.path, *words]) == 0
+        return capfd.readouterr().out.splitlines()
+
+    assert [line.split()[0] for line in run("list", "--stored")] == [f"a/{one}", f"b/{two}"]
+    assert run("show", two)[0] == f"message: b/{two}"
+    assert run("delete", f"b/{two}", one)[1] == "queue a: deleted 1 stored message when queue-ondemand comes to it"
+    assert DomainStore(home.choose("b").queue).first_order(NET) is not None
+    main(["queuectl", "--home", home.path, "list", "--stored"])
+    assert capfd.readouterr().out == ""
