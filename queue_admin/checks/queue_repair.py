@@ -41,15 +41,12 @@ from queue_admin.home.modes import (
     BUCKETED,
     KEPT,
     MAY_BE_FLAT,
-    ONDEMAND,
-    ONDEMAND_MODES,
-    ONDEMAND_ORDERS,
     OURS,
     QUEUE_MODE,
     SENDMUTEX_MODE,
     TRIGGER_MODE,
 )
-from queue_admin.home.ownership import OwnerChanger, known_uids
+from queue_admin.home.ownership import OwnerChanger, change_stored, known_uids
 from queue_admin.home.tree import Tree, unable_to
 from queue_admin.system_accounts import be_owner
 from queue_base.accounts import Owner, queue_owner
@@ -60,8 +57,6 @@ from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE, PRIORITY, Layout
 from queue_base.queue.marks_file import NAME as DONE_MARKS
 from queue_base.safe_open import UnsafePath, open_file_below
-from queue_wire.control.ondemand import is_domain_name
-from queue_wire.files.cluster import SUFFIX
 from queue_wire.ids import is_prime, nearest_primes
 
 PLAN = f"{REPAIR}/plan"
@@ -212,27 +207,12 @@ def _mend_owners(home: Home, tree: Tree, owner: Owner) -> list[str]:
         place = f"{REPAIR}/pid" if kind == "pid" else kind
         if tree.is_directory(place):
             changer.directory(place, owner, directory_mode, file_mode, kind in BUCKETED, KEPT.get(kind, 0))
-    if tree.is_directory(ONDEMAND):
-        _mend_stored_owners(tree, changer, owner)
+    change_stored(tree, changer, owner)
     changer.one("lock/sendmutex", owner, SENDMUTEX_MODE)
     changer.one("lock/trigger", owner, TRIGGER_MODE, stat.S_ISFIFO)
     changer.one(DONE_MARKS, owner, FILE_MODE)
     changer.top(owner, QUEUE_MODE)
     return [f"changed owner or mode of {changer.changed} files and directories"] if changer.changed else []
-
-
-def _mend_stored_owners(tree: Tree, changer: OwnerChanger, owner: Owner) -> None:
-    """Set the owners and modes of what is stored for on-demand domains."""
-    directory = ONDEMAND_MODES[""]
-    changer.directory(ONDEMAND, owner, directory, None, False)
-    for name in tree.list(ONDEMAND):
-        domain = f"{ONDEMAND}/{name}"
-        if is_domain_name(os.fsencode(name)) and tree.is_directory(domain):
-            changer.directory(domain, owner, directory, ONDEMAND_MODES[SUFFIX], False)
-            for below in ("mess", *ONDEMAND_ORDERS):
-                mode = ONDEMAND_MODES.get(below, FILE_MODE)
-                if tree.is_directory(f"{domain}/{below}"):
-                    changer.directory(f"{domain}/{below}", owner, directory, mode, False)
 
 
 def _mend_messages(home: Home, split: int, take_over: bool, step: Callable[[int], object]) -> list[str]:

@@ -47,14 +47,14 @@ from queue_admin.home.modes import (
     UNPLACED,
     QmailAccounts,
 )
-from queue_admin.home.ownership import OwnerChanger, check_directories, known_uids
+from queue_admin.home.ownership import OwnerChanger, change_stored, check_directories, known_uids
 from queue_admin.home.tree import Tree, unable_to
 from queue_admin.progress import Progress
 from queue_base.accounts import Owner
 from queue_base.control import read_parsed
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
-from queue_base.queue.layout import FILE_MODE, MESS_MODE, PRIORITY, open_layout
+from queue_base.queue.layout import FILE_MODE, PRIORITY, open_layout
 from queue_base.queue.marks_file import NAME as DONE_MARKS
 from queue_base.queue.postman import DIRECTORY as POSTMAN
 from queue_base.safe_open import READ_DIRECTORY
@@ -103,7 +103,8 @@ def adopt(home: Home, owner: Owner, progress: Progress | None = None) -> list[st
             tree.sync()
         changer.one("lock/sendmutex", owner, SENDMUTEX_MODE)
         changer.one("lock/trigger", owner, TRIGGER_MODE, stat.S_ISFIFO)
-        _give_stored(tree, owner, changer)
+        change_stored(tree, changer, owner)
+        tree.sync()
         for name in (DONE_MARKS, STAMP, STANDING_HOLDS):
             changer.one(name, owner, FILE_MODE)
         closed.open(owner, QUEUE_MODE)
@@ -112,25 +113,6 @@ def adopt(home: Home, owner: Owner, progress: Progress | None = None) -> list[st
     done += [f"left alone {path!a}: {why}" for path, why in changer.left.items() if path not in known]
     done.append(f"changed owner or mode of {changer.changed} files and directories")
     return done
-
-
-def _give_stored(tree: Tree, owner: Owner, changer: OwnerChanger) -> None:
-    """Give what is stored for on-demand domains to `owner`, as on a disk of another host."""
-    if not tree.is_directory(ONDEMAND):
-        return
-    mode = OURS["mess"][0]
-    changer.directory(ONDEMAND, owner, mode, None, False)
-    for domain in (f"{ONDEMAND}/{name}" for name in tree.list(ONDEMAND)):
-        if not tree.is_directory(domain):
-            continue
-        changer.directory(domain, owner, mode, None, False)
-        for name in tree.list(domain):
-            if tree.is_directory(f"{domain}/{name}"):
-                file_mode = MESS_MODE if name == "mess" else FILE_MODE
-                changer.directory(f"{domain}/{name}", owner, mode, file_mode, False)
-            else:
-                changer.one(f"{domain}/{name}", owner, FILE_MODE)
-    tree.sync()
 
 
 def adopt_run(home: Home, owner: Owner) -> list[str]:

@@ -12,9 +12,11 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 
+from queue_admin.home.modes import ONDEMAND, ONDEMAND_MODES
 from queue_admin.home.tree import Tree, unable_to
 from queue_admin.progress import Progress
 from queue_base.accounts import Owner
+from queue_base.queue.layout import FILE_MODE
 from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
 
 # What open(2) returns for a socket, and for a name that is gone.
@@ -160,3 +162,20 @@ class OwnerChanger:
 
 def _is_right(found: os.stat_result, owner: Owner, mode: int) -> bool:
     return (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (owner.uid, owner.gid, mode)
+
+
+def change_stored(tree: Tree, changer: OwnerChanger, owner: Owner) -> None:
+    """Change what is stored for on-demand domains. Raises Permanent, Temporary."""
+    if not tree.is_directory(ONDEMAND):
+        return
+    mode = ONDEMAND_MODES[""]
+    changer.directory(ONDEMAND, owner, mode, None, False)
+    for domain in (f"{ONDEMAND}/{name}" for name in tree.list(ONDEMAND)):
+        if not tree.is_directory(domain):
+            continue
+        changer.directory(domain, owner, mode, None, False)
+        for name in tree.list(domain):
+            if tree.is_directory(f"{domain}/{name}"):
+                changer.directory(f"{domain}/{name}", owner, mode, ONDEMAND_MODES.get(name, FILE_MODE), False)
+            else:
+                changer.one(f"{domain}/{name}", owner, FILE_MODE)

@@ -6,7 +6,6 @@ Their logs are those of one host to queue-report, each under its own name.
 import os
 import re
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,8 +18,8 @@ from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueDraft, QueueWriter
 from queue_wire.ids import split_queue_id
 from spark.reports.choice import open_engine
-from support.intake.intake_daemon import Client, qmtp
-from support.processes.suite import DEADLINE, Suite, program, wait_until
+from support.intake.intake_daemon import Client, intake_service, qmtp
+from support.processes.suite import Suite, wait_until
 from support.queues.home import make_queue
 from support.queues.letters import letter_text, token_of
 from support.send.control import order, queuectl
@@ -190,7 +189,7 @@ def test_classes_holds_the_network_and_what_waits_for_classification(several: Se
         ]  # fmt: skip
         wait_until(lambda: len(several.delivered()) == 6, why="the mail that was held")
 
-        with intake(several.home), Client(socket.create_connection(("127.0.0.1", port), 60)) as client:
+        with intake_service(several.home), Client(socket.create_connection(("127.0.0.1", port), 60)) as client:
             mail = qmtp(letter_text("hub"), b"ann@me.example.org", [b"bob@me.example.org"])
             client.send(mail * 6)
             taken = {answer.split()[-1].decode().partition("/")[0] for answer in client.answers(6)}
@@ -215,22 +214,3 @@ def test_classes_holds_the_network_and_what_waits_for_classification(several: Se
 def number_of(name: str) -> int:
     """Return the inode number in an id with the name of a queue."""
     return int(split_queue_id(name)[1].partition("-")[0])
-
-
-@contextmanager
-def intake(home: Home) -> Iterator[None]:
-    """Run the queue-intake in front of the queues."""
-    words = [*program("queue-start"), "--home", home.path, "--intake"]
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-
-    def listens() -> bool:
-        try:
-            Client(home).close()
-        except OSError:
-            return False
-        return True
-
-    wait_until(listens, why="queue-intake to listen")
-    yield
-    process.terminate()
-    assert process.wait(DEADLINE) == 0

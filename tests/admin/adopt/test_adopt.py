@@ -56,7 +56,7 @@ def test_what_is_stored_on_demand_and_the_standing_holds_of_another_host_become_
     top = Path(qmail.home.queue)
     stored = top / "ondemand/customer.example"
     (stored / "mess").mkdir(parents=True)
-    files = {stored / "1.cluster": "0o600", stored / "mess/1.5-abc": "0o640", top / "holds": "0o644"}
+    files = {stored / "1.cluster": "0o600", stored / "mess/1.5-abc": "0o640", top / "holds": "0o600"}
     directories = [stored.parent, stored, stored / "mess"]
     for path in files:
         path.write_bytes(b"x")

@@ -24,6 +24,11 @@ while read -r command name; do
         read-only) until mount -o remount,ro "$1/$name" 2>/dev/null; do :; done ;;
         out) until umount "$1/$name" 2>/dev/null; do :; done ;;
         back) mount -o loop "$1/$name.image" "$1/$name" ;;
+        abort) mount -o remount,abort "$1/$name" 2>/dev/null || true ;;
+        # It goes when nobody uses it any more.
+        detach) umount -l "$1/$name" ;;
+        gone) while losetup -j "$1/$name.image" | grep -q .; do sleep 0.02; done ;;
+        check) losetup -j "$1/$name.image" | grep -q . && exit 1; e2fsck -fy "$1/$name.image" >/dev/null 2>&1 || true ;;
     esac
     echo "$command $name"
 done
@@ -51,6 +56,22 @@ class LoopDisks:
     def take_out(self, name: str) -> None:
         """Unmount a disk."""
         self._do("out", name)
+
+    def detach(self, name: str) -> None:
+        """Unmount a disk while it is in use."""
+        self._do("detach", name)
+
+    def wait_gone(self, name: str) -> None:
+        """Wait until nobody uses a disk that was detached."""
+        self._do("gone", name)
+
+    def abort(self, name: str) -> None:
+        """Have a disk fail, as ext4 does when it cannot write its journal."""
+        self._do("abort", name)
+
+    def check(self, name: str) -> None:
+        """Mend a disk that was unmounted."""
+        self._do("check", name)
 
     def bring_back(self, name: str) -> None:
         """Mount a disk again."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from queue_admin.messages.stored_mail import ask_for_runs, stored_domains
 from queue_base.errors import Temporary
-from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, FLUSH, RunRequest
+from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, FLUSH, ORDERS, RunRequest
 from queue_wire.files.stored_order import ORDER_DIRECTORY, REQUEUE_STORED, StoredOrder, pack_order
 from support.faults.failing import ANN, CLARA, TEXT, clara_has_it, named
 from support.faults.kill.kill_runs import Story
@@ -142,8 +142,8 @@ class OrderedMail(StoredBefore):
 
 
 class RequeuedMail(StoredMail):
-    """Three recipients of two messages were stored by an earlier process, and go back into the queue by an order, which
-    is there when queue-ondemand starts. The host takes them.
+    """Three recipients of two messages were stored by an earlier process, and go back into the queue by an order. The
+    host takes them. A kill may leave the order, which is carried out at the next start.
     """
 
     def __init__(self, sink: Sink, name: str) -> None:
@@ -151,18 +151,26 @@ class RequeuedMail(StoredMail):
         self.recipients = [self.at_domain(each) for each in (b"one", b"two", b"three")]
 
     def prepare(self, site: Site) -> None:
-        """Store them, and order it."""
+        """Store them."""
         super().prepare(site)
         store_on_demand(site.home, DOMAIN, [self.recipients[:2], self.recipients[2:]], ANN, TEXT)
-        order = Path(site.home.queue, "ondemand", DOMAIN.decode(), ORDER_DIRECTORY)
-        order.mkdir()
-        (order / "1").write_bytes(pack_order(StoredOrder(REQUEUE_STORED)))
 
     def resume(self, site: Site, suite: Suite) -> None:
-        """Wait until the order is carried out, and the mail delivered."""
+        """Order it, unless that was done; wait until the order is carried out, and the mail delivered."""
+        place = Path(site.home.queue, "ondemand", DOMAIN.decode(), ORDER_DIRECTORY)
 
         def is_over() -> bool:
-            return site.is_empty() and DOMAIN not in stored_domains(site.home) and site.is_empty()
+            if DOMAIN not in stored_domains(site.home):
+                return site.is_empty()
+            try:
+                place.mkdir(exist_ok=True)
+                if not any(place.iterdir()):
+                    (place / ".new").write_bytes(pack_order(StoredOrder(REQUEUE_STORED)))
+                    (place / ".new").rename(place / "1")
+                ask_for_runs(site.home, [RunRequest(ORDERS, DOMAIN)])
+            except (FileNotFoundError, Temporary):
+                pass  # All is done, or it was killed, or does not listen yet.
+            return False
 
         wait_in(suite, is_over, "an empty store")
 

@@ -5,7 +5,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from queue_base.home import Home
@@ -193,3 +194,24 @@ def wait_closed(client: Client, deadline: float = SECONDS) -> float:
     client.socket.settimeout(deadline)
     assert client.answer() == b""
     return time.monotonic() - begun
+
+
+@contextmanager
+def intake_service(home: Home) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the queue-intake in front of several queues, until it listens, and end it with TERM."""
+    words = [*program("queue-start"), "--home", home.path, "--intake"]
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: _listens(home), SECONDS, "queue-intake to listen")
+        yield process
+    finally:
+        process.terminate()
+        assert process.wait(SECONDS) == 0
+
+
+def _listens(home: Home) -> bool:
+    try:
+        Client(home).close()
+    except OSError:
+        return False
+    return True
