@@ -412,6 +412,7 @@ class Keeper:
         if domain in self._runs or self.leaving:
             return
         if purpose is Purpose.DELIVERY and WHOLE in self._store.held(domain):
+            self._expect(domain, time.monotonic())  # It may be released by the next probe.
             return
         before = int((time.time() - self._files.current.line(domain).expire) * 1_000_000)
         run = DomainRun(domain, cause, self._store.clusters(domain), before, purpose, chosen, order)
