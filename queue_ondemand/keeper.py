@@ -482,6 +482,7 @@ class Keeper:
         if domain in self._runs or domain in self._reversals or self.leaving:
             return
         if purpose is Purpose.DELIVERY and WHOLE in self._store.held(domain):
+            self._expect(domain, time.monotonic())  # It may be released by the next probe.
             return
         self._waiting.append(self._make_run(domain, cause, purpose, chosen, order))
         self._start_waiting()

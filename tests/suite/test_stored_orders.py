@@ -1,6 +1,8 @@
 """The administrator's orders about stored mail, carried out by a running suite, or by the next one."""
 
+import socket
 import subprocess
+from typing import Any
 
 from queue_wire.admin.ondemand_socket import LATER
 from support.local.good_mail import GoodMail
@@ -92,3 +94,28 @@ def test_a_domain_on_hold_stores_new_mail_without_an_attempt_and_is_not_delivere
             ask(customer.home, b"customer.example")
             suite.wait_for(r"^ondemand customer\.example ended: delivered 2 failed 0 deferred 0")
             assert [token_of(taken.content) for taken in list(sink.taken)] == ["first", "second"]
+
+
+class Counting(Sink):
+    """Counts the connections."""
+
+    connections = 0
+
+    def _begin(self, connection: socket.socket) -> Any:
+        self.connections += 1
+        return super()._begin(connection)
+
+
+def test_a_domain_that_is_probed_while_it_is_on_hold_is_delivered_by_a_later_probe(
+    customer: GoodMail, port: int
+) -> None:
+    customer.control("ondemand", "customer.example:etrn probe 1s\n")
+    with Suite(customer.home) as suite:
+        send(customer, suite, "waits")
+        queuectl(customer, "hold", "--domain", "customer.example")
+        with Counting(port) as sink:
+            wait_until(lambda: sink.connections > 0, why="a probe")
+            assert not sink.taken
+            queuectl(customer, "release", "--domain", "customer.example")
+            suite.wait_for(r"^ondemand customer\.example started: probe")
+            suite.wait_for(r"^ondemand customer\.example ended: delivered 1 failed 0 deferred 0")
