@@ -17,6 +17,7 @@ from support.faults.kill.kill_runs import Story
 from support.faults.kill.killing import DEADLINE
 from support.processes.suite import Suite, enqueue, wait_until
 from support.queues.queued import store_on_demand
+from support.send.control import queuectl
 from support.servers.smtp.sink import Sink
 from support.site import Site
 
@@ -141,6 +142,32 @@ class OrderedMail(StoredBefore):
                 yield from named(site, recipient)
 
 
+class OrderedByQueuectl(StoredBefore):
+    """queuectl deletes or bounces the same mail. What it calls done need not be ordered again."""
+
+    def __init__(self, verb: str, sink: Sink, name: str) -> None:
+        super().__init__(sink, name)
+        self._verb = verb
+        self._ordered = False
+        # A bounce for each message.
+        self.most_bounces = 3 if verb == "bounce" else 0
+
+    def resume(self, site: Site, suite: Suite) -> None:
+        """Give the order, unless that was done; wait until it is carried out."""
+        if not self._ordered:
+            # It finds nothing if the order was carried out before a kill kept it from saying so.
+            self._ordered = queuectl(site.home, self._verb, "--domain", DOMAIN.decode()).returncode in (0, 1)
+        wait_in(suite, lambda: site.is_empty() and not stored_domains(site.home) and site.is_empty(), "an empty store")
+
+    def judge(self, site: Site, kills: int) -> Iterator[str]:
+        """Nobody has it, and each recipient is named in a bounce if it was bounced."""
+        for recipient in (*self.stored, self.later):
+            if any(recipient in taken.recipients for taken in self._sink.taken):
+                yield f"{recipient.decode()} has it"
+            if self._verb == "bounce":
+                yield from named(site, recipient)
+
+
 class RequeuedMail(StoredMail):
     """Three recipients of two messages were stored by an earlier process, and go back into the queue by an order. The
     host takes them. A kill may leave the order, which is carried out at the next start.
@@ -202,4 +229,5 @@ def wait_in(suite: Suite, what: Callable[[], bool], why: str) -> None:
     wait_until(lambda: what() or suite.process.poll() is not None, DEADLINE, why)
 
 
-__all__ = ["BOUNCE", "DELETE", "ExpiredMessage", "OrderedMail", "RequeuedMail", "SplitMessage", "StoredBefore"]
+__all__ = ["BOUNCE", "DELETE", "ExpiredMessage", "OrderedByQueuectl", "OrderedMail", "RequeuedMail", "SplitMessage",
+           "StoredBefore"]  # fmt: skip
