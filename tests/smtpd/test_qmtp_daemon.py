@@ -39,7 +39,7 @@ def daemon() -> Iterator[SmtpdDaemon]:
 @pytest.fixture(autouse=True)
 def empty_queue(daemon: SmtpdDaemon) -> None:
     for each in queued(daemon.home):
-        for place in ("mess", "todo"):
+        for place in ("mess", "todo", "priority"):
             for path in Path(daemon.home.queue, place).rglob(str(each.number)):
                 path.unlink()
 

@@ -1,9 +1,9 @@
 with last_ones as (
   select
-    host, queue, key, recipient, done_ns, result, reason,
+    host, queue, key, channel, recipient, done_ns, result, reason,
     count(*) over (partition by host, queue, key, channel, recipient) as attempts,
     row_number() over (
-      partition by host, queue, key, channel, recipient order by start_ns desc, delivery desc
+      partition by host, queue, key, channel, recipient order by start_ns desc, delivery desc, done_ns desc, result, reason
     ) as place
   from deliveries
 )
@@ -22,4 +22,5 @@ left join last_ones
   on last_ones.host = handed_in.host and last_ones.queue = handed_in.life_queue
   and last_ones.key = handed_in.life_key and last_ones.place = 1
 where :domain is null or last_ones.recipient is not null
-order by handed_in.time_ns, handed_in.host, handed_in.key, handed_in.long_id, last_ones.recipient nulls first
+order by handed_in.time_ns, handed_in.host, handed_in.key, handed_in.long_id, last_ones.recipient nulls first,
+  handed_in.life_queue, handed_in.life_key, last_ones.channel
