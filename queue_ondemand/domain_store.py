@@ -28,7 +28,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from queue_base.durable import Commit, read_file, sync_handles, write_all
+from queue_base.durable import Commit, check_works, read_file, sync_handles, write_all
 from queue_base.queue.layout import FILE_MODE
 from queue_wire.control.ondemand import is_domain_name
 from queue_wire.files.cluster import (
@@ -314,6 +314,14 @@ class DomainStore:
     def read(self, domain: bytes, number: int) -> Cluster:
         """Return the records of a cluster."""
         return unpack_cluster(read_file(self._path(domain, number), CLUSTER_MOST))
+
+    def check_marks(self, domain: bytes, number: int) -> None:
+        """Raise OSError if records of a cluster could not be marked, as on a disk that has become read-only."""
+        handle = os.open(self._path(domain, number), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            check_works(handle)
+        finally:
+            os.close(handle)
 
     def mark(self, domain: bytes, number: int, offsets: Iterable[int]) -> None:
         """Mark records done. `settle` makes that durable."""

@@ -362,7 +362,9 @@ class Keeper:
         asked = [each for each in wanted if not config.line(each).turns]
         if not asked:
             return RunAnswer(UNKNOWN, b"its host has to ask for it with ATRN")
-        words = [self._begin(each, request.command, config.interval if limited else 0.0, now) for each in asked]
+        ids = request.client.decode("ascii", "replace").split(",") if request.client and not limited else []
+        interval, chosen = config.interval if limited else 0.0, ChosenRecords(frozenset(ids))
+        words = [self._begin(each, request.command, chosen, interval, now) for each in asked]
         return RunAnswer(next(word for word in (STARTED, RUNNING, LATER, EMPTY) if word in words))
 
     def turn(self, request: RunRequest, descriptor: int, ended: Callable[[RunAnswer], None]) -> RunAnswer:
@@ -454,19 +456,20 @@ class Keeper:
 
         self._disk.submit(read, have_read, syncs=False)
 
-    def _begin(self, domain: bytes, cause: bytes, interval: float, now: float) -> bytes:
+    def _begin(self, domain: bytes, cause: bytes, chosen: ChosenRecords, interval: float, now: float) -> bytes:
         """Start a run that somebody wants; return the word of the answer."""
         if self._delivers(domain):
             return RUNNING
         if not self._store.clusters(domain):
             return EMPTY
-        if interval and not self._limits.allows_domain(domain, interval, now):
-            return LATER
         if WHOLE in self._store.held(domain):
             return LATER
         if domain in self._runs:
             return LATER  # It is looked through for something else, which is over soon.
-        self._start_run(domain, cause)
+        # Counted last: only a delivery makes the next request wait.
+        if interval and not self._limits.allows_domain(domain, interval, now):
+            return LATER
+        self._start_run(domain, cause, chosen=chosen)
         return STARTED
 
     # Runs.
@@ -563,9 +566,13 @@ class Keeper:
         def read() -> None:
             if number in self._store.clusters(run.domain):
                 found.append(self._store.read(run.domain, number))
+                self._store.check_marks(run.domain, number)
 
         def loaded(result: Result) -> None:
-            if result is not None:
+            if result is not None and found:
+                self._stop_unmarked(run, found[0].pending, result)
+                self._next_cluster(run)
+            elif result is not None:
                 self._complain(run, f"unable to read cluster {number}", result)
                 self._next_cluster(run)
             elif found:
@@ -626,11 +633,18 @@ class Keeper:
 
         def marked(result: Result) -> None:
             if result is not None:
-                self._complain(run, f"trouble marking cluster {run.number}", result)
+                self._stop_unmarked(run, records, result)
             if then is not None:
                 then()
 
         self._disk.submit(partial(self._store.mark, run.domain, run.number, offsets), marked, syncs=False)
+
+    def _stop_unmarked(self, run: DomainRun, records: Sequence[ClusterRecord], error: OSError) -> None:
+        """Stop a run whose records cannot be marked: the next one would deliver all that it still sends once more."""
+        self._complain(run, f"trouble marking cluster {run.number}", error)
+        if run.order:
+            run.keep(records)  # So the order stays.
+        run.stop()
 
     def _end_order(self, run: DomainRun) -> None:
         """Remove the order that a run has carried out. If something of it is left, the next process tries again."""

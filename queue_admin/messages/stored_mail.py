@@ -5,7 +5,7 @@ has one that is stored for several domains. One may also be in the queue, for ot
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple
 
@@ -46,6 +46,7 @@ from queue_wire.pipes.framing import NetstringReader
 SECONDS = 30.0
 COUNTED_MOST = 10_000  # Messages that are counted for a summary.
 REASON_MOST = 4096
+FLUSHED_MOST = 5000  # Long ids in a request.
 
 
 class StoredMessage(NamedTuple):
@@ -257,12 +258,17 @@ def read_stored(home: Home, domain: bytes) -> Iterator[StoredRecipient]:
             yield record.stored
 
 
-def flush_domains(home: Home, domains: Sequence[bytes]) -> tuple[int, list[bytes]]:
+def flush_domains(home: Home, domains: Mapping[bytes, Collection[str]]) -> tuple[int, list[bytes]]:
     """Have queue-ondemand deliver what is stored for domains; return for how many it does, and those that have ATRN.
 
+    Of each domain the messages with these long ids are delivered; all if there are none, or more than a request has.
     Raises Temporary.
     """
-    answers = ask_for_runs(home, [RunRequest(FLUSH, domain) for domain in domains])
+    requests = [
+        RunRequest(FLUSH, domain, ",".join(ids if len(ids) <= FLUSHED_MOST else ()).encode())
+        for domain, ids in domains.items()
+    ]
+    answers = ask_for_runs(home, requests)
     waiting = [domain for domain, answer in zip(domains, answers, strict=True) if answer.word == UNKNOWN]
     return sum(answer.word not in (EMPTY, UNKNOWN) for answer in answers), waiting
 

@@ -6,7 +6,7 @@
     etrn       a client's ETRN; `client` is its address. It is limited by etrninterval.
     atrn       a user's ATRN; the name is one or more domains with commas between them. With the first byte comes a
                descriptor (SCM_RIGHTS): a connected stream socket, at whose other end the user's host is the server
-    flush      the administrator's; `client` is empty
+    flush      the administrator's; `client` has the long ids of the messages, with commas, or is empty for all
     delete     remove stored mail; `client` is the long id of one message, or empty for all. From root and the owner
     bounce     return it to its sender; likewise
     orders     carry out the orders about the domain that are on the disk (queue_wire.files.stored_order)

@@ -117,3 +117,23 @@ def test_stored_mail_is_listed_and_deleted_and_returned_by_its_long_id(customer:
         suite.wait_for(rf"^ondemand customer\.example bounced {returned}: qp \d+")
         suite.wait_for(r"^ondemand customer\.example ended: ", times=2)
         assert [line.split()[0] for line in queuectl(customer, "stored", "customer.example").splitlines()] == [kept]
+
+
+def test_messages_that_are_chosen_are_delivered_and_the_others_stay(customer: GoodMail, port: int) -> None:
+    with Suite(customer.home) as suite:
+        for number, token in enumerate(("first", "second", "third"), 1):
+            send(customer, suite, token, number)
+        suite.wait_for(r"^end msg ", times=3)
+        lines = queuectl(customer, "stored", "customer.example").splitlines()
+        first, second, third = (line.split()[0] for line in lines)
+        with Sink(port) as sink:
+            assert queuectl(customer, "flush", third, second).splitlines()[-1] == (
+                "delivering 2 stored messages of 1 on-demand domain"
+            )
+            suite.wait_for(r"^ondemand customer\.example ended: delivered 2 failed 0 deferred 0")
+            assert tokens(sink) == ["second", "third"]
+            assert queuectl(customer, "stored", "customer.example").split()[0] == first
+            queuectl(customer, "flush", "--sender", "joe@me.example.org", "--recipient", "ann@customer.example")
+            suite.wait_for(ENDED)
+            assert tokens(sink) == ["second", "third", "first"]
+        queuectl(customer, "flush", first, code=1)

@@ -6,7 +6,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-from queue_wire.admin.ondemand_socket import EMPTY, ETRN, LATER, STARTED, UNKNOWN
+from queue_wire.admin.ondemand_socket import EMPTY, ETRN, LATER, ORDERS, STARTED, UNKNOWN
+from queue_wire.files.stored_order import DELETE_STORED, StoredOrder, pack_order
+from support.faults.trouble import disk_free, disk_full, refusing
 from support.local.good_mail import GoodMail
 from support.processes.ondemand_client import ask
 from support.processes.suite import Suite, enqueue, wait_until
@@ -170,3 +172,42 @@ def test_a_run_opens_the_files_of_its_own_domain_alone(customer: GoodMail, port:
     opened = re.findall(r'"[^"]*ondemand/([^/"]+)([^"]*)"', trace.read_text())
     assert (wanted, "/1.cluster") in opened
     assert {domain for domain, _ in opened} == {wanted}
+
+
+def test_a_run_whose_marks_fail_ends_so_that_little_is_delivered_twice(customer: GoodMail, port: int) -> None:
+    with Suite(customer.home) as suite:
+        for number in range(3):
+            send(customer, f"m{number}")
+            suite.wait_for(r"^end msg ", times=number + 1)
+        keeper = suite.daemon("queue-ondemand")
+        with Sink(port) as sink:
+            # A disk that takes no changes is noticed before anything is delivered, a mark that fails after one message.
+            with refusing(keeper, "fremovexattr", "EROFS"):
+                ask(customer.home, b"customer.example")
+                suite.wait_for(r"^ondemand customer\.example ended: delivered 0 failed 0 deferred 0")
+            assert suite.count(r"warning: trouble marking cluster 1 of customer\.example: read-only file system") == 1
+            assert not sink.taken
+            disk_full(keeper)
+            ask(customer.home, b"customer.example")
+            suite.wait_for(r"^ondemand customer\.example ended: delivered 1 failed 0 deferred 0")
+            disk_free(keeper)
+            ask(customer.home, b"customer.example")
+            suite.wait_for(r"^ondemand customer\.example ended: delivered 3 failed 0 deferred 0")
+            assert tokens(sink) == ["m0", "m0", "m1", "m2"]
+
+
+def test_an_order_whose_marks_fail_stays(customer: GoodMail) -> None:
+    with Suite(customer.home) as suite:
+        send(customer, "deleted")
+        suite.wait_for(r"^end msg ")
+        keeper = suite.daemon("queue-ondemand")
+        orders = Path(customer.home.queue, "ondemand", "customer.example", "order")
+        orders.mkdir(0o2750)
+        (orders / "1").write_bytes(pack_order(StoredOrder(DELETE_STORED)))
+        disk_full(keeper)
+        ask(customer.home, b"customer.example", ORDERS)
+        suite.wait_for(r"^ondemand customer\.example ended: ")
+        assert stored(customer) and [each.name for each in orders.iterdir()] == ["1"]
+        disk_free(keeper)
+        ask(customer.home, b"customer.example", ORDERS)
+        wait_until(lambda: not stored(customer), why="an empty store")

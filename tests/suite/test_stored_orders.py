@@ -4,7 +4,7 @@ import socket
 import subprocess
 from typing import Any
 
-from queue_wire.admin.ondemand_socket import LATER
+from queue_wire.admin.ondemand_socket import ETRN, LATER, STARTED
 from support.local.good_mail import GoodMail
 from support.processes.ondemand_client import ask
 from support.processes.suite import Suite, enqueue, program, wait_until
@@ -88,10 +88,12 @@ def test_a_domain_on_hold_stores_new_mail_without_an_attempt_and_is_not_delivere
         with Sink(port) as sink:
             send(customer, suite, "second")
             assert ask(customer.home, b"customer.example").word == LATER
+            assert ask(customer.home, b"customer.example", ETRN, b"192.0.2.1").word == LATER
             assert queuectl(customer, "list", "--held", "--stored")[1].endswith("held: moving")
             assert not sink.taken
             queuectl(customer, "release", "--domain", "customer.example")
-            ask(customer.home, b"customer.example")
+            # A request that had no effect does not count.
+            assert ask(customer.home, b"customer.example", ETRN, b"192.0.2.1").word == STARTED
             suite.wait_for(r"^ondemand customer\.example ended: delivered 2 failed 0 deferred 0")
             assert [token_of(taken.content) for taken in list(sink.taken)] == ["first", "second"]
 

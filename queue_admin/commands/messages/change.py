@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
@@ -129,9 +129,9 @@ VERBS = {
         "flushed",
         "Attempt messages now. Their dead destinations are probed.",
         "With --recipient or --domain only those recipients are tried; if they are deferred, they wait for the next\n"
-        "attempt of their message again. With --domain alone, or --all, what is stored for on-demand domains is\n"
-        "delivered, too, unless the domain's host has to ask for it with ATRN. While queue-send does not\n"
-        "run, whole messages are made due. Messages on hold stay on hold.",
+        "attempt of their message again. What is stored for on-demand domains is delivered, too, unless the domain's\n"
+        "host has to ask for it with ATRN; a message that is chosen goes to all its recipients at the domain. While\n"
+        "queue-send does not run, whole messages are made due. Messages on hold stay on hold.",
         ["flush --domain example.net", "flush 457-h5x3k2j1z9"],
         on_whole=False,
     ),
@@ -209,8 +209,9 @@ def _run_in(
     names = read_names(tuple(dict.fromkeys(ids))) if ids else None
     now = time.time()
     mail = StoredMail(home)
-    # Flush has its own way with what is stored.
-    has_stored = bool(mail.domains) and verb != "flush"
+    # Flush of a domain, or of all, reads nothing of what is stored.
+    by_domain = selectors == Selectors(domain=selectors.domain, prepends=selectors.prepends)
+    has_stored = bool(mail.domains) and (verb != "flush" or bool(ids) or not by_domain)
     stored, stored_ids = StoredChange(home, mail, selectors, now), StoredIds(layout, mail)
     if names is not None and has_stored:
         names = stored_ids.pass_on(names)
@@ -253,7 +254,7 @@ def _run_in(
     if stored.count:
         _change_stored(home, verb, stored, reason)
         found = True
-    if verb == "flush" and not ids:
+    if verb == "flush" and not has_stored:
         found = _flush_stored(home, selectors, options["all_messages"]) or found
     # A standing hold is done, whether or not there is a message for it; and all of none are all.
     _exit_unless(found or bool(options.get("standing")) or options["all_messages"])
@@ -261,6 +262,9 @@ def _run_in(
 
 def _change_stored(home: Home, verb: str, stored: StoredChange, reason: bytes) -> None:
     """Change what is stored for on-demand domains, and say what was done."""
+    if verb == "flush":
+        _flush_domains(home, stored.messages, f"{_stored_messages(stored.count)} of")
+        return
     done = True
     if verb == "hold":
         stored.hold(reason)
@@ -293,10 +297,15 @@ def _flush_stored(home: Home, selectors: Selectors, everything: bool) -> bool:
     stored = stored_domains(home)
     chosen = Selectors(domain=selectors.domain, prepends=selectors.prepends)
     wanted = stored if everything else [name for name in stored if selectors == chosen and name == chosen.domain]
-    count, waiting = flush_domains(home, wanted)
+    return _flush_domains(home, dict.fromkeys(wanted, ()), "what is stored for")
+
+
+def _flush_domains(home: Home, domains: Mapping[bytes, Collection[str]], what: str) -> bool:
+    """Have stored messages delivered, by their domains, and say so; return whether any are."""
+    count, waiting = flush_domains(home, domains)
     if count:
-        print(f"delivering what is stored for {count} on-demand {'domain' if count == 1 else 'domains'}")
-    if waiting and everything:
+        print(f"delivering {what} {count} on-demand {'domain' if count == 1 else 'domains'}")
+    if len(waiting) > 1:
         print(f"on-demand domains whose hosts have to ask for what is stored, with ATRN: {len(waiting)}")
     elif waiting:
         print(f"{waiting[0].decode('ascii', 'replace')}: its host has to ask for what is stored, with ATRN")

@@ -4,22 +4,18 @@ strace makes every call of a name fail in one daemon for a while. Then the suite
 """
 
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from queue_base.queue.layout import open_layout
 from queue_base.queue.marks_file import LeftMarks
-from support.faults.trouble import disk_free, disk_full
+from support.faults.trouble import refusing
 from support.local.good_mail import GoodMail
 from support.processes.suite import Suite, enqueue, wait_until
 from support.queues.letters import letter_text, token_of
 from support.send.control import order
-from support.tools import need
 
 pytestmark = pytest.mark.one_way
 _BEGUN = re.compile(r"starting delivery (\d+): msg \d+ to \w+ somebody@")
@@ -43,41 +39,6 @@ def cases() -> Iterator[object]:
             usual = number == place % len(ERRORS) or call == "write"
             marks = [] if usual else [pytest.mark.exhaustive]
             yield pytest.param(daemon, call, error, marks=marks, id=f"{daemon}, {call}, {error}")
-
-
-@contextmanager
-def refusing(pid: int, call: str, error: str) -> Iterator[None]:
-    """Let all calls of a name fail in a daemon."""
-    if call == "write":
-        disk_full(pid)
-        yield
-        disk_free(pid)
-        return
-    fault = ["-e", f"trace={call}", "-e", f"inject={call}:error={error}"]
-    # Not its children: strace -f may stop one that is made by vfork, for ever.
-    tasks = list(Path(f"/proc/{pid}/task").iterdir())
-    threads = [word for task in tasks for word in ("-p", task.name)]
-    tracer = subprocess.Popen([need("strace"), "-qq", "-o", "/dev/null", *fault, *threads], stderr=subprocess.DEVNULL)
-    traced = f"TracerPid:\t{tracer.pid}\n"
-    try:
-        wait_until(lambda: all(traced in (task / "status").read_text() for task in tasks), why="strace to attach")
-        yield
-    finally:
-        _end(tracer)
-
-
-def _end(tracer: subprocess.Popen[bytes]) -> None:
-    """End strace; what it traces goes on.
-
-    A strace that is asked to detach from threads that have just been killed may wait for the first of them for ever,
-    because the kernel waits for strace to collect another. There is nothing to detach from then.
-    """
-    tracer.terminate()
-    try:
-        tracer.wait(3)
-    except subprocess.TimeoutExpired:
-        tracer.kill()
-        tracer.wait(30)
 
 
 def copies(mail: GoodMail) -> Counter[str]:

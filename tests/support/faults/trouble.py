@@ -5,12 +5,14 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from support.processes.forked import BIN
-from support.processes.suite import program
+from support.processes.suite import program, wait_until
 from support.tools import need
 
 GOOD_ENVELOPE = b"Fjoe@me.example.org\0Tsomebody@me.example.org\0\0"
@@ -94,3 +96,38 @@ def nonsense_program(top: Path, name: str, said: bytes, *, answer: bool = False)
         f"os.execv({sys.executable!r}, [{sys.executable!r}, {str(BIN / name)!r}, *sys.argv[1:]])\n"
     )
     return directory
+
+
+@contextmanager
+def refusing(pid: int, call: str, error: str) -> Iterator[None]:
+    """Let all calls of a name fail in a daemon."""
+    if call == "write":
+        disk_full(pid)
+        yield
+        disk_free(pid)
+        return
+    fault = ["-e", f"trace={call}", "-e", f"inject={call}:error={error}"]
+    # Not its children: strace -f may stop one that is made by vfork, for ever.
+    tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    threads = [word for task in tasks for word in ("-p", task.name)]
+    tracer = subprocess.Popen([need("strace"), "-qq", "-o", "/dev/null", *fault, *threads], stderr=subprocess.DEVNULL)
+    traced = f"TracerPid:\t{tracer.pid}\n"
+    try:
+        wait_until(lambda: all(traced in (task / "status").read_text() for task in tasks), why="strace to attach")
+        yield
+    finally:
+        _end(tracer)
+
+
+def _end(tracer: subprocess.Popen[bytes]) -> None:
+    """End strace; what it traces goes on.
+
+    A strace that is asked to detach from threads that have just been killed may wait for the first of them for ever,
+    because the kernel waits for strace to collect another. There is nothing to detach from then.
+    """
+    tracer.terminate()
+    try:
+        tracer.wait(3)
+    except subprocess.TimeoutExpired:
+        tracer.kill()
+        tracer.wait(30)
