@@ -165,6 +165,7 @@ class Keeper:
         self._is_storing = False
         self._runs: dict[bytes, DomainRun] = {}
         self._waiting: deque[DomainRun] = deque()
+        self._begun = 0  # How many runs have begun, without those of hosts that have asked with ATRN.
         # By each of their domains, which no other run may have meanwhile; and those whose connection is being closed.
         self._reversals: dict[bytes, _HostRuns] = {}
         self._releases: dict[int, _HostRuns] = {}
@@ -499,10 +500,8 @@ class Keeper:
         return run
 
     def _start_waiting(self) -> None:
-        while self._waiting:
-            reversed_ = sum(domain in self._reversals for domain in self._runs)
-            if len(self._runs) - len(self._waiting) - reversed_ >= RUNS_MOST:
-                return
+        while self._waiting and self._begun < RUNS_MOST:
+            self._begun += 1
             self._begin_run(self._waiting.popleft())
 
     def _begin_run(self, run: DomainRun) -> None:
@@ -667,6 +666,7 @@ class Keeper:
         elif run.domain in self._ordered and reversal is None:
             self._take_order(run.domain)
         if reversal is None:
+            self._begun -= 1
             self._ordered.discard(run.domain)
         now = time.monotonic()
         if run.purpose is Purpose.DELIVERY or run.failed:
