@@ -19,6 +19,7 @@ from queue_base.home import Home
 from queue_wire.admin.ondemand_socket import (
     EMPTY,
     FLUSH,
+    ON_HOLD,
     REQUEST_MOST,
     SOCKET,
     UNKNOWN,
@@ -257,14 +258,21 @@ def read_stored(home: Home, domain: bytes) -> Iterator[StoredRecipient]:
             yield record.stored
 
 
-def flush_domains(home: Home, domains: Sequence[bytes]) -> tuple[int, list[bytes]]:
-    """Have queue-ondemand deliver what is stored for domains; return for how many it does, and those that have ATRN.
+class FlushedDomains(NamedTuple):
+    """For how many domains a run is under way or comes soon, which are on hold, and whose hosts have to use ATRN."""
 
-    Raises Temporary.
-    """
+    delivered: int
+    held: list[bytes]
+    asking: list[bytes]
+
+
+def flush_domains(home: Home, domains: Sequence[bytes]) -> FlushedDomains:
+    """Have queue-ondemand deliver what is stored for domains. Raises Temporary."""
     answers = ask_for_runs(home, [RunRequest(FLUSH, domain) for domain in domains])
-    waiting = [domain for domain, answer in zip(domains, answers, strict=True) if answer.word == UNKNOWN]
-    return sum(answer.word not in (EMPTY, UNKNOWN) for answer in answers), waiting
+    held = [domain for domain, answer in zip(domains, answers, strict=True) if answer.text == ON_HOLD]
+    asking = [domain for domain, answer in zip(domains, answers, strict=True) if answer.word == UNKNOWN]
+    delivered = sum(answer.word not in (EMPTY, UNKNOWN) for answer in answers) - len(held)
+    return FlushedDomains(delivered, held, asking)
 
 
 def ask_for_runs(home: Home, requests: Sequence[RunRequest]) -> list[RunAnswer]:

@@ -293,13 +293,17 @@ def _flush_stored(home: Home, selectors: Selectors, everything: bool) -> bool:
     stored = stored_domains(home)
     chosen = Selectors(domain=selectors.domain, prepends=selectors.prepends)
     wanted = stored if everything else [name for name in stored if selectors == chosen and name == chosen.domain]
-    count, waiting = flush_domains(home, wanted)
+    flushed = flush_domains(home, wanted)
+    count = flushed.delivered
     if count:
         print(f"delivering what is stored for {count} on-demand {'domain' if count == 1 else 'domains'}")
-    if waiting and everything:
-        print(f"on-demand domains whose hosts have to ask for what is stored, with ATRN: {len(waiting)}")
-    elif waiting:
-        print(f"{waiting[0].decode('ascii', 'replace')}: its host has to ask for what is stored, with ATRN")
+    for domain in flushed.held:
+        name = domain.decode("ascii", "replace")
+        print(f"{name} is on hold as a whole; queuectl release --domain {name} releases it", file=sys.stderr)
+    if flushed.asking and everything:
+        print(f"on-demand domains whose hosts have to ask for what is stored, with ATRN: {len(flushed.asking)}")
+    elif flushed.asking:
+        print(f"{flushed.asking[0].decode('ascii', 'replace')}: its host has to ask for what is stored, with ATRN")
     return count > 0
 
 
