@@ -48,6 +48,7 @@ from queue_wire.admin.ondemand_socket import (
     ETRN,
     HOLDS,
     LATER,
+    ON_HOLD,
     ORDERS,
     RUNNING,
     STARTED,
@@ -90,7 +91,7 @@ EXPIRY_EVERY = 3600.0  # Seconds between two searches of a domain for expired ma
 EXPIRY_SPREAD = 600.0
 RETURNED = b"The administrator of this host has returned the message without another delivery. (#5.7.0)\n"
 DELETED = b"deleted by the administrator\n"
-ON_HOLD = b"The administrator has put the mail of the domain on hold.\n"
+HELD_REASON = b"The administrator has put the mail of the domain on hold.\n"
 PURPOSES = {DELETE_STORED: Purpose.DELETION, BOUNCE_STORED: Purpose.RETURN, REQUEUE_STORED: Purpose.REQUEUE}
 HOST_ASKS = b"Its host asks for it with ATRN.\n"
 TOO_OLD = b"It was stored for too long, and nobody has taken it. (#4.4.7)\n"
@@ -195,7 +196,7 @@ class Keeper:
         if domain not in config.lines or not job.path.startswith(b"mess/"):
             domain = None
         if domain is not None and WHOLE in self._store.held(domain):
-            verdicts = [(TEMPORARY, ON_HOLD)] * len(job.recipients)
+            verdicts = [(TEMPORARY, HELD_REASON)] * len(job.recipients)
             self._store_deferred(_Storing(job, domain, verdicts, MESSAGE_SCOPE, tried=True))
         elif domain is not None and config.line(domain).turns:
             # Whether it can be stored or not, no attempt is made.
@@ -366,7 +367,9 @@ class Keeper:
         ids = request.client.decode("ascii", "replace").split(",") if request.client and not limited else []
         interval, chosen = config.interval if limited else 0.0, ChosenRecords(frozenset(ids))
         words = [self._begin(each, request.command, chosen, interval, now) for each in asked]
-        return RunAnswer(next(word for word in (STARTED, RUNNING, LATER, EMPTY) if word in words))
+        word = next(word for word in (STARTED, RUNNING, LATER, EMPTY) if word in words)
+        held = word == LATER and any(WHOLE in self._store.held(each) for each in asked)
+        return RunAnswer(word, ON_HOLD if held else b"")
 
     def turn(self, request: RunRequest, descriptor: int, ended: Callable[[RunAnswer], None]) -> RunAnswer:
         """Answer ATRN: deliver over the connection that has this descriptor. `ended` is called if it has begun."""

@@ -19,6 +19,7 @@ from queue_base.home import Home
 from queue_wire.admin.ondemand_socket import (
     EMPTY,
     FLUSH,
+    ON_HOLD,
     REQUEST_MOST,
     SOCKET,
     UNKNOWN,
@@ -258,19 +259,28 @@ def read_stored(home: Home, domain: bytes) -> Iterator[StoredRecipient]:
             yield record.stored
 
 
-def flush_domains(home: Home, domains: Mapping[bytes, Collection[str]]) -> tuple[int, list[bytes]]:
-    """Have queue-ondemand deliver what is stored for domains; return for how many it does, and those that have ATRN.
+class FlushedDomains(NamedTuple):
+    """For how many domains a run is under way or comes soon, which are on hold, and whose hosts have to use ATRN."""
+
+    delivered: int
+    held: list[bytes]
+    asking: list[bytes]
+
+
+def flush_domains(home: Home, domains: Mapping[bytes, Collection[str]]) -> FlushedDomains:
+    """Have queue-ondemand deliver what is stored for domains. Raises Temporary.
 
     Of each domain the messages with these long ids are delivered; all if there are none, or more than a request has.
-    Raises Temporary.
     """
     requests = [
         RunRequest(FLUSH, domain, ",".join(ids if len(ids) <= FLUSHED_MOST else ()).encode())
         for domain, ids in domains.items()
     ]
     answers = ask_for_runs(home, requests)
-    waiting = [domain for domain, answer in zip(domains, answers, strict=True) if answer.word == UNKNOWN]
-    return sum(answer.word not in (EMPTY, UNKNOWN) for answer in answers), waiting
+    held = [domain for domain, answer in zip(domains, answers, strict=True) if answer.text == ON_HOLD]
+    asking = [domain for domain, answer in zip(domains, answers, strict=True) if answer.word == UNKNOWN]
+    delivered = sum(answer.word not in (EMPTY, UNKNOWN) for answer in answers) - len(held)
+    return FlushedDomains(delivered, held, asking)
 
 
 def ask_for_runs(home: Home, requests: Sequence[RunRequest]) -> list[RunAnswer]:

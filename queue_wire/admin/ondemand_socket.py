@@ -20,7 +20,8 @@ domain. Any number of requests on a connection, one after the other. The answers
     started    a delivery has begun, or waits for its turn               250    250
     empty      nothing is stored                                         251    453
     running    a delivery was under way already                          252    450
-    later      it was asked for a short while ago, or too often          458    451
+    later      it was asked for a short while ago, or too often, or      458    451
+               is on hold, with the text ON_HOLD
     unknown    the domain is not an on-demand domain of this kind        459    451
 
 `started` to `atrn` is followed by another answer when all that can be delivered has been: `clean` if the connection
@@ -56,6 +57,7 @@ LATER = b"later"
 UNKNOWN = b"unknown"
 CLEAN = b"clean"
 BROKEN = b"broken"
+ON_HOLD = b"on hold"
 WORDS = (STARTED, EMPTY, RUNNING, LATER, UNKNOWN, CLEAN, BROKEN)
 
 

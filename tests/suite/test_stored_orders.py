@@ -24,10 +24,13 @@ def send(mail: GoodMail, suite: Suite, *tokens: str) -> None:
         suite.wait_for(r"^end msg ", times=before)
 
 
+def run_queuectl(mail: GoodMail, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [*program("queuectl"), "--home", mail.home.path, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
 def queuectl(mail: GoodMail, *words: str) -> list[str]:
-    done = subprocess.run(
-        [*program("queuectl"), "--home", mail.home.path, *words], capture_output=True, text=True, timeout=60
-    )
+    done = run_queuectl(mail, *words)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -90,6 +93,11 @@ def test_a_domain_on_hold_stores_new_mail_without_an_attempt_and_is_not_delivere
             assert ask(customer.home, b"customer.example").word == LATER
             assert ask(customer.home, b"customer.example", ETRN, b"192.0.2.1").word == LATER
             assert queuectl(customer, "list", "--held", "--stored")[1].endswith("held: moving")
+            flushed = run_queuectl(customer, "flush", "--domain", "customer.example")
+            assert (flushed.returncode, flushed.stdout) == (1, "flushed 0 messages\n")
+            assert flushed.stderr == (
+                "customer.example is on hold as a whole; queuectl release --domain customer.example releases it\n"
+            )
             assert not sink.taken
             queuectl(customer, "release", "--domain", "customer.example")
             # A request that had no effect does not count.

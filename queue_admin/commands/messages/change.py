@@ -252,19 +252,17 @@ def _run_in(
     if not terminal:
         take_stored()
     if stored.count:
-        _change_stored(home, verb, stored, reason)
-        found = True
+        found = _change_stored(home, verb, stored, reason) or found
     if verb == "flush" and not has_stored:
         found = _flush_stored(home, selectors, options["all_messages"]) or found
     # A standing hold is done, whether or not there is a message for it; and all of none are all.
     _exit_unless(found or bool(options.get("standing")) or options["all_messages"])
 
 
-def _change_stored(home: Home, verb: str, stored: StoredChange, reason: bytes) -> None:
-    """Change what is stored for on-demand domains, and say what was done."""
+def _change_stored(home: Home, verb: str, stored: StoredChange, reason: bytes) -> bool:
+    """Change what is stored for on-demand domains, and say what was done; return whether anything was."""
     if verb == "flush":
-        _flush_domains(home, stored.messages, f"{_stored_messages(stored.count)} of")
-        return
+        return _flush_domains(home, stored.messages, f"{_stored_messages(stored.count)} of")
     done = True
     if verb == "hold":
         stored.hold(reason)
@@ -276,6 +274,7 @@ def _change_stored(home: Home, verb: str, stored: StoredChange, reason: bytes) -
         done = stored.order(verb.encode())
     when = "" if done else " when queue-ondemand comes to it"
     print(f"{_in_queue(home)}{VERBS[verb].done} {_stored_messages(stored.count)}{when}")
+    return True
 
 
 def _list_stored(home: Home, verb: str, stored: StoredChange, nul: bool) -> bool:
@@ -302,13 +301,17 @@ def _flush_stored(home: Home, selectors: Selectors, everything: bool) -> bool:
 
 def _flush_domains(home: Home, domains: Mapping[bytes, Collection[str]], what: str) -> bool:
     """Have stored messages delivered, by their domains, and say so; return whether any are."""
-    count, waiting = flush_domains(home, domains)
+    flushed = flush_domains(home, domains)
+    count = flushed.delivered
     if count:
         print(f"delivering {what} {count} on-demand {'domain' if count == 1 else 'domains'}")
-    if len(waiting) > 1:
-        print(f"on-demand domains whose hosts have to ask for what is stored, with ATRN: {len(waiting)}")
-    elif waiting:
-        print(f"{waiting[0].decode('ascii', 'replace')}: its host has to ask for what is stored, with ATRN")
+    for domain in flushed.held:
+        name = domain.decode("ascii", "replace")
+        print(f"{name} is on hold as a whole; queuectl release --domain {name} releases it", file=sys.stderr)
+    if len(flushed.asking) > 1:
+        print(f"on-demand domains whose hosts have to ask for what is stored, with ATRN: {len(flushed.asking)}")
+    elif flushed.asking:
+        print(f"{flushed.asking[0].decode('ascii', 'replace')}: its host has to ask for what is stored, with ATRN")
     return count > 0
 
 
