@@ -328,6 +328,8 @@ class Keeper:
                 continue  # The end of the run sets its times anew.
             if due.wake is Wake.EXPIRY:
                 self._start_run(domain, b"expiry", Purpose.EXPIRY)
+            elif not config.known:
+                self.times.set(domain, Wake.PROBE, now + config.line(domain).probe)
             elif len(self._probes) >= RUNS_MOST:
                 self.times.set(domain, Wake.PROBE, now + 1.0)
             elif config.line(domain).probe:
@@ -359,6 +361,8 @@ class Keeper:
         limited = request.command == ETRN
         if limited and not self._limits.allows_client(request.client, config.interval, now):
             return RunAnswer(LATER, b"asked too often")
+        if not config.known:
+            return RunAnswer(LATER, b"control/ondemand cannot be read")
         if not wanted:
             return RunAnswer(UNKNOWN, b"not an on-demand domain here")
         asked = [each for each in wanted if not config.line(each).turns]

@@ -1,7 +1,8 @@
 """What queue-ondemand reads from control/. A change is noticed within a second, when there is something to do.
 
-While one of the files cannot be used, there is an alert, and the values of the last reading stay in force; if there was
-none, no domain is an on-demand one, and what is stored is kept and delivered.
+While one of the files cannot be used, there is an alert, and the values of the last reading stay in force. If there was
+none, what is stored stays: it must neither expire by another time than its own, nor go by the DNS to the host of a
+domain that is to fetch it. Other mail is tried as if no domain was an on-demand one.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from queue_base.errors import Temporary, complain
 from queue_base.home import Home
 from queue_wire.admin.settings import in_force, pack_in_force
 from queue_wire.control.lines import NUMBERS, unpack_line, unpack_number
-from queue_wire.control.ondemand import OnDemandLine, OnDemandLines, unpack_ondemand
+from queue_wire.control.ondemand import DAY, OnDemandLine, OnDemandLines, unpack_ondemand
 from queue_wire.control.registry import describe_changes
 from queue_wire.format_error import FormatError
 
@@ -20,20 +21,23 @@ PROGRAM = "queue-ondemand"
 NAMES = ("ondemand", "etrninterval", "bouncefrom", "bouncehost", "doublebounceto", "doublebouncehost")
 CHECK_SECONDS = 1.0
 NO_LINES: OnDemandLines = {}
+# What holds for stored mail before the first reading that has succeeded; `probe` is the time to look again.
+_UNREAD = OnDemandLine(expire=100 * 365 * DAY, probe=10, turns=True)
 
 
 class OnDemandConfig(NamedTuple):
-    """The values of the control files: addresses as bytes, times in seconds."""
+    """The values of the control files: addresses as bytes, times in seconds. `known`: they have been read."""
 
     me: bytes
     bouncefrom: bytes
     doublebounceto: bytes
     lines: OnDemandLines = NO_LINES
     interval: int = NUMBERS["etrninterval"][0]
+    known: bool = True
 
     def line(self, domain: bytes) -> OnDemandLine:
         """Return what is said of a domain; the defaults for one that has no line any more, and has stored mail."""
-        return self.lines.get(domain) or OnDemandLine()
+        return self.lines.get(domain) or (OnDemandLine() if self.known else _UNREAD)
 
 
 class OnDemandFiles:
@@ -46,7 +50,7 @@ class OnDemandFiles:
         self._fault = ""
         self._checked = 0.0
         me = read_me(home)
-        self.current = OnDemandConfig(me, b"MAILER-DAEMON@" + me, b"postmaster@" + me)
+        self.current = OnDemandConfig(me, b"MAILER-DAEMON@" + me, b"postmaster@" + me, known=False)
         self._read()
 
     def look(self, now: float) -> OnDemandConfig:

@@ -9,6 +9,7 @@ import os
 import select
 import socket
 from collections import deque
+from itertools import islice
 
 from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.daemon.unix_sockets import send_with_descriptor
@@ -29,8 +30,9 @@ class RemoteLink:
         self._socket = socket.socket(fileno=os.dup(jobs))
         self._socket.setblocking(False)
         self._unwritten = bytearray()
-        # Connections that are to be passed, the first one with the next byte.
-        self._passed: deque[int] = deque()
+        self._written = 0
+        # Connections that are to be passed, each with the byte of the stream that has this number.
+        self._passed: deque[tuple[int, int]] = deque()
         self._reports = reports
         self._reader = NetstringReader()
         self._number = 0
@@ -47,8 +49,8 @@ class RemoteLink:
 
     def reverse(self, host: ReversedHost, descriptor: int) -> None:
         """Have it deliver jobs over a host's connection, up to `release`. The descriptor is closed once passed."""
-        self._unwritten += pack_reversed(host)
-        self._passed.append(descriptor)
+        self._passed.append((self._written + len(self._unwritten), descriptor))
+        self._unwritten += pack_reversed(host._replace(inode=os.fstat(descriptor).st_ino))
 
     def release(self, domain: bytes) -> int:
         """Have it close the connection of a domain; return the number."""
@@ -67,11 +69,13 @@ class RemoteLink:
     def flush(self) -> None:
         """Write the jobs that the socket takes. Raises PeerLost."""
         while self._unwritten:
-            piece = bytes(self._unwritten[:_CHUNK])
+            # A descriptor comes with the first byte of what is sent, so that ends where the next one is due.
+            due = [place - self._written for place, _ in islice(self._passed, 2)]
+            piece = bytes(self._unwritten[: min([_CHUNK, *filter(None, due)])])
             try:
-                if self._passed:
-                    done = send_with_descriptor(self._socket, piece, self._passed[0])
-                    os.close(self._passed.popleft())
+                if due and not due[0]:
+                    done = send_with_descriptor(self._socket, piece, self._passed[0][1])
+                    os.close(self._passed.popleft()[1])
                 else:
                     done = self._socket.send(piece)
             except BlockingIOError:
@@ -79,6 +83,7 @@ class RemoteLink:
             except OSError as error:
                 raise PeerLost(str(error)) from error
             del self._unwritten[:done]
+            self._written += done
 
     def read(self, ready: dict[int, int]) -> list[Report]:
         """Return the reports that have come. Raises PeerLost, FormatError."""

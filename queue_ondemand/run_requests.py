@@ -16,7 +16,7 @@ from functools import partial
 
 from queue_base.accounts import queue_owner, trusted_users
 from queue_base.daemon.pipes import OutPipe, PeerLost
-from queue_base.daemon.unix_sockets import accept_with_uid, listen_at, receive_with_descriptors
+from queue_base.daemon.unix_sockets import accept_with_uid, is_stream, listen_at, receive_with_descriptors
 from queue_base.home import Home
 from queue_wire.admin.ondemand_socket import (
     ATRN,
@@ -106,6 +106,9 @@ class _RunConnection:
         descriptor, self.descriptor = self.descriptor, None
         if descriptor is None:
             raise FormatError("on-demand request: atrn without a connection")
+        if not is_stream(descriptor):
+            os.close(descriptor)
+            raise FormatError("on-demand request: atrn with something that is no connection")
         return descriptor
 
     def close(self) -> None:

@@ -16,7 +16,6 @@ import socket
 import stat
 import time
 import traceback
-from collections import deque
 
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.daemon.unix_sockets import receive_with_descriptors
@@ -77,7 +76,7 @@ class RemoteDaemon:
         self._reversed = ReversedHosts(self._pool)
         # fd 0 if queue-ondemand gives the jobs, which passes descriptors, too; those that no connection is made of yet.
         self._socket: socket.socket | None = None
-        self._passed: deque[int] = deque()
+        self._passed: list[int] = []
         self._programs = Programs(home, PROGRAM)
         # The event loop itself has only weak references to its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -174,8 +173,8 @@ class RemoteDaemon:
             self._defer_by_bug(job, error)
 
     def _add_reversed(self, host: ReversedHost) -> None:
-        """Use a connection whose descriptor has come before. Without it the jobs for the host are deferred."""
-        descriptor = self._passed.popleft() if self._passed else None
+        """Use a connection whose descriptor has come. Without it the jobs for the host are deferred."""
+        descriptor = self._take_passed(host.inode)
         try:
             setup = self._setup.get()
         except Temporary as error:
@@ -186,6 +185,13 @@ class RemoteDaemon:
             return
         key = setup.options.find(b"", host.domains[0])
         self._reversed.add(host, descriptor, key.options.helohost, setup.config.reply_timeout)
+
+    def _take_passed(self, inode: int) -> int | None:
+        """Return the descriptor of a socket that was passed, None if it has not come: there was no room for it."""
+        for place, descriptor in enumerate(self._passed):
+            if os.fstat(descriptor).st_ino == inode:
+                return self._passed.pop(place)
+        return None
 
     def _is_reversed(self, job: Job) -> bool:
         """Return whether a job is for the host of a reversed connection: not a first attempt."""

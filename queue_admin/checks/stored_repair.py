@@ -15,7 +15,7 @@ from queue_admin.checks.message_paths import look_at
 from queue_admin.checks.moving import SetAside
 from queue_admin.checks.stored_records import is_link
 from queue_admin.home.modes import ONDEMAND, ONDEMAND_ORDERS
-from queue_base.durable import Commit, read_file
+from queue_base.durable import Commit
 from queue_base.queue.hold_marks import birth_of
 from queue_base.queue.layout import FILE_MODE, Layout
 from queue_wire.control.ondemand import is_domain_name
@@ -85,9 +85,9 @@ class StoredMender:
         if found is None or not stat.S_ISREG(found.st_mode):
             self._aside.put({f"{number}{SUFFIX}": path}, domain, "it is not a regular file")
             return []
-        data = read_file(path, max(found.st_size, CLUSTER_MOST))
+        data = _read_start(path)
         cluster = unpack_cluster(data)
-        damaged = cluster.end != len(data)
+        damaged = cluster.end != found.st_size
         if damaged:
             cluster = Cluster(salvage_cluster(data), len(data))
             why = f"{ONDEMAND}/{domain}/{number}{SUFFIX} had something in it that is no record"
@@ -200,6 +200,12 @@ class StoredMender:
                 continue
             except OSError:
                 return  # Somebody has put something there, which check names.
+
+
+def _read_start(path: str) -> bytes:
+    """Return as many bytes as a cluster may have. The size of a damaged one may be anything."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        return file.read(CLUSTER_MOST)
 
 
 def _names(path: str) -> list[str]:

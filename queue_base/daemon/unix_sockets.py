@@ -13,6 +13,7 @@ The path of a socket has at most 107 bytes. By the descriptor of its directory i
 import array
 import os
 import socket
+import stat
 import struct
 
 from queue_wire.pipes.qmtp import SOCKET_DIRECTORY_MODE
@@ -124,6 +125,18 @@ def receive_with_descriptors(connection: socket.socket, most: int) -> tuple[byte
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             found += [number for (number,) in _INT.iter_unpack(rights[: len(rights) - len(rights) % _INT.size])]
     return data, found
+
+
+def is_stream(descriptor: int) -> bool:
+    """Return whether a descriptor, which somebody else has sent, is that of a connected Unix stream socket."""
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        return False
+    with socket.socket(fileno=os.dup(descriptor)) as found:
+        try:
+            found.getpeername()
+        except OSError:
+            return False
+        return (found.family, found.type) == (socket.AF_UNIX, socket.SOCK_STREAM)
 
 
 def accept_with_uid(listening: socket.socket) -> tuple[socket.socket, int]:

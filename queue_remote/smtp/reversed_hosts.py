@@ -70,12 +70,18 @@ class ReversedHosts:
         client = SmtpClient(Session(host.address, name))
         new = functools.partial(Connection, client, min(timeout, TIMEOUT_MOST), None)
         make = cast("Callable[[], asyncio.Protocol]", new)
-        given = socket.socket(fileno=descriptor)
+        try:
+            given = socket.socket(fileno=descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
         given.setblocking(False)
         try:
             transport, protocol = await asyncio.get_running_loop().create_unix_connection(make, sock=given)
-        except BaseException:
+        except BaseException as error:
             given.close()
+            if isinstance(error, ValueError):  # It is another kind of socket.
+                raise OSError(errno.EPROTOTYPE, os.strerror(errno.EPROTOTYPE)) from error
             raise
         limit_buffer(transport)
         connection = cast(Connection, protocol)

@@ -37,6 +37,8 @@ _HEADER = re.compile(rb"queue-suite cluster 1 ([0-9a-f]{16})\n")
 _HEAD = struct.Struct("<cII")
 _BODY = struct.Struct("<QQQQH")
 _BODY_MOST = _BODY.size + 2 * ADDRESS_MAX
+# A mark and a length that a record may have. Of zeros, of which a damaged file may have many, it finds nothing.
+_LIKELY = re.compile(rb"(?s:.)(?:[\x22-\xff]\x00|(?s:.)[\x01-\x07])\x00\x00")
 _NAME = re.compile(r"([1-9][0-9]{0,17})\.cluster")
 
 
@@ -115,7 +117,8 @@ def salvage_cluster(data: bytes) -> list[ClusterRecord]:
     seed = unpack_cluster_header(data)
     records: list[ClusterRecord] = []
     at = HEADER_SIZE
-    while seed is not None and at < len(data):
+    while seed is not None and (likely := _LIKELY.search(data, at)) is not None:
+        at = likely.start()
         found = _record_at(data, at, seed)
         if found is not None:
             records.append(found)

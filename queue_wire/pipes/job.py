@@ -2,9 +2,10 @@
 
     number \\0 path \\0 sender \\0 nexthop \\0 recipient [\\0 recipient ...]
     reread        read the control files again, and say what is in force (report.py)
-    reversed \\0 address \\0 domain [\\0 domain ...]
+    reversed \\0 inode \\0 address \\0 domain [\\0 domain ...]
                   jobs for these domains are delivered over a connection at whose other end a server is already (ATRN);
-                  its descriptor has come with a byte before (SCM_RIGHTS)
+                  its descriptor comes with the first byte (SCM_RIGHTS), and is the one with this inode number: if the
+                  receiver has no room for a descriptor, that of another host must not take its place
 
 The path is relative to queue/: mess/B/I. queue-ondemand gives queue-remote jobs with the path of a stored message
 (queue_wire.files.cluster), or `probe`, which only asks whether the nexthop can be reached and greeted, or `release`:
@@ -59,15 +60,19 @@ def unpack_job(payload: bytes) -> Job:
 
 
 class ReversedHost(NamedTuple):
-    """A host that is the server on its own connection: its address, and the domains whose mail it takes."""
+    """A host that is the server on its own connection: its address, and the domains whose mail it takes.
+
+    `inode` is that of the connection's socket.
+    """
 
     address: bytes
     domains: list[bytes]
+    inode: int = 0
 
 
 def pack_reversed(host: ReversedHost) -> bytes:
     """Return the netstring that announces a reversed connection."""
-    return pack_netstring(b"\0".join([_REVERSED, host.address, *host.domains]))
+    return pack_netstring(b"\0".join([_REVERSED, b"%d" % host.inode, host.address, *host.domains]))
 
 
 def unpack_reversed(payload: bytes) -> ReversedHost | None:
@@ -75,4 +80,6 @@ def unpack_reversed(payload: bytes) -> ReversedHost | None:
     if not payload.startswith(_REVERSED):
         return None
     word, *fields = payload.split(b"\0")
-    return ReversedHost(fields[0], fields[1:]) if word == _REVERSED and len(fields) > 1 else None
+    if word != _REVERSED or len(fields) < 3 or not fields[0].isdigit() or len(fields[0]) > 20:
+        return None
+    return ReversedHost(fields[1], fields[2:], int(fields[0]))

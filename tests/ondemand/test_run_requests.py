@@ -1,11 +1,14 @@
 """The limits on ETRN, and the formats of requests and answers."""
 
-from contextlib import suppress
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_base.daemon.unix_sockets import is_stream
 from queue_ondemand import run_requests
 from queue_ondemand.run_requests import REQUESTS_MOST, EtrnLimits
 from queue_wire.admin.ondemand_socket import (
@@ -85,3 +88,16 @@ def payload_of(netstring: bytes) -> bytes:
     payload = reader.next()
     assert payload is not None
     return payload
+
+
+def test_only_a_connection_is_taken_for_atrn(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        one, other = map(stack.enter_context, socket.socketpair())
+        datagram, _ = map(stack.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+        alone = stack.enter_context(socket.socket(socket.AF_UNIX))
+        internet = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        client = stack.enter_context(socket.create_connection(internet.getsockname()))
+        file = stack.enter_context(open(tmp_path / "file", "wb"))
+        assert is_stream(one.fileno()) and is_stream(other.fileno())
+        for wrong in (datagram, alone, internet, client, file):
+            assert not is_stream(wrong.fileno())

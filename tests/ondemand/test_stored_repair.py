@@ -171,6 +171,14 @@ def test_what_is_lost_is_kept_for_a_person_with_the_reason(tmp_path: Path) -> No
     assert (place / "reason").read_text() == f"it was stored for example.net as {first.long_id}, and its text is lost\n"
 
 
+def test_a_cluster_of_any_size_is_mended_from_what_a_cluster_may_have(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    os.truncate(site.cluster(1), 1 << 36)
+    repair(site.home, None, False)
+    assert not site.findings() and stored_mail(site.home) == ALL
+    assert [path.stat().st_size for path in Path(site.home.queue, "corrupt").rglob("1.cluster")] == [1 << 36]
+
+
 # Of so many steps of a repair one is cut.
 EACH = amount(4, 1)
 

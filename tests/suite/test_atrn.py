@@ -1,7 +1,9 @@
 """ATRN (RFC 2645): mail of a domain is stored at once, and goes to the host that asks for it on its own connection."""
 
 import fcntl
+import os
 import re
+import signal
 import socket
 import subprocess
 import termios
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from queue_smtp.auth_server import make_verifier
-from queue_wire.admin.ondemand_socket import ATRN
+from queue_wire.admin.ondemand_socket import ATRN, ETRN, FLUSH, LATER
 from queue_wire.control.smtpdusers import Proof, SharedSecret, UserPasswords, pack_users
 from support.local.good_mail import GoodMail
 from support.processes.ondemand_client import ask
@@ -117,6 +119,46 @@ def test_without_queue_ondemand_or_a_line_the_host_is_told_to_come_again(provide
         provider.control("ondemand", "customer.example:etrn\nbranch.example:atrn\n")
         with Suite(provider.home):
             assert fetch(smtpd, sink) == 451
+
+
+def test_hosts_that_ask_at_the_same_moment_get_each_its_own_mail(provider: GoodMail, sink: Sink) -> None:
+    with Suite(provider.home) as suite, SmtpdDaemon(provider.home, ["odmr"]) as smtpd, Sink() as another:
+        send(provider, suite, "c1")
+        send(provider, suite, "o1", domain="other.example")
+        keeper = suite.daemon("queue-ondemand")
+        with OdmrHost(smtpd) as first, OdmrHost(smtpd, "another") as second:
+            os.kill(keeper, signal.SIGSTOP)
+            try:
+                for host in (first, second):
+                    host.client.putcmd("ATRN")
+                shown = ("smtpd", "--sessions", "--format", "json")
+                asks = '"state": "lookup"'
+                wait_until(lambda: queuectl(provider.home, *shown).stdout.count(asks) == 2, why="both questions")
+            finally:
+                os.kill(keeper, signal.SIGCONT)
+            for host, each in ((first, sink), (second, another)):
+                assert host.client.getreply()[0] == 250
+                threading.Thread(target=host.take, args=[each]).start()
+            suite.wait_for(r"^ondemand customer\.example ended: delivered 1 ")
+            suite.wait_for(r"^ondemand other\.example ended: delivered 1 ")
+            smtpd.wait_for(b": end ATRN: ")
+        assert tokens(sink) == ["c1"] and tokens(another) == ["o1"]
+
+
+def test_while_the_file_of_domains_cannot_be_read_at_a_start_what_is_stored_goes_nowhere(
+    provider: GoodMail, sink: Sink
+) -> None:
+    with Suite(provider.home) as suite:
+        send(provider, suite, "c1")
+        right = Path(provider.home.control, "ondemand").read_text()
+        provider.control("ondemand", f"{right}broken\n")
+    with Suite(provider.home), SmtpdDaemon(provider.home, ["odmr"]) as smtpd:
+        for command in (ETRN, FLUSH):
+            assert ask(provider.home, b"customer.example", command).word == LATER
+        assert fetch(smtpd, sink) == 451
+        provider.control("ondemand", right)
+        wait_until(lambda: fetch(smtpd, sink) == 250, why="the mail after the file is mended")
+    assert tokens(sink) == ["c1"] and not provider.sink.taken
 
 
 def test_while_a_host_takes_its_mail_another_one_of_the_user_is_busy_and_other_users_are_not(

@@ -225,9 +225,11 @@ def test_a_job_may_be_about_a_stored_message_or_a_connection(path: bytes) -> Non
 
 
 def test_a_reversed_connection_is_announced_with_its_domains() -> None:
-    host = ReversedHost(b"192.0.2.7", [b"a.example", b"b.example"])
+    host = ReversedHost(b"192.0.2.7", [b"a.example", b"b.example"], 4711)
     assert [unpack_reversed(payload) for payload in payloads([pack_reversed(host)])] == [host]
-    for payload in (b"reversed", b"reversed\0x", b"reread", b"1\0reversed\0a\0b\0c", b"reversedx\0a\0b"):
+    for payload in (b"reversed", b"reversed\0" + b"1", b"reread", b"1\0reversed\0a\0b\0c", b"reversedx\0" + b"1\0a\0b"):
+        assert unpack_reversed(payload) is None
+    for payload in (b"reversed\0" + b"1\0a", b"reversed\0x\0a\0b", b"reversed\0\0a\0b"):
         assert unpack_reversed(payload) is None
 
 

@@ -1,13 +1,17 @@
 """Mail over a connection whose server has asked for it: one transaction after the other, and a cut at every byte."""
 
 import asyncio
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from queue_base.daemon.unix_sockets import send_with_descriptor
 from queue_base.home import Home
 from queue_remote.delivery import deliver_reversed
 from queue_remote.message.conversions import Conversions
@@ -17,9 +21,10 @@ from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.reversed_hosts import ReversedHosts
 from queue_remote.smtp.transaction import Transaction
 from queue_remote.tls.mta_sts import StsCache
-from queue_wire.pipes.job import ReversedHost
-from queue_wire.pipes.report import HOST_SCOPE, PERMANENT, SUCCESS
-from support.processes.remote_daemon import RemoteHome
+from queue_wire.pipes.framing import NetstringReader
+from queue_wire.pipes.job import Job, ReversedHost, pack_job, pack_reversed
+from queue_wire.pipes.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report, unpack_report
+from support.processes.remote_daemon import PROGRAM, RemoteHome
 
 DOMAIN = b"customer.example"
 WHOLE = 1 << 30
@@ -147,6 +152,57 @@ def test_a_connection_that_has_not_come_defers_the_mail(tmp_path: Path) -> None:
         assert not await hosts.release(DOMAIN)
 
     asyncio.run(find())
+
+
+def test_what_is_no_connection_is_closed_and_defers_the_mail(tmp_path: Path) -> None:
+    async def find(descriptor: int) -> None:
+        hosts = ReversedHosts(Pool(10))
+        hosts.add(ReversedHost(b"192.0.2.7", [DOMAIN]), descriptor, b"me.example", 5.0)
+        with pytest.raises(OSError):
+            await hosts.find(DOMAIN)
+        assert not await hosts.release(DOMAIN) and DOMAIN not in hosts
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+    asyncio.run(find(os.open(tmp_path, os.O_RDONLY)))
+    asyncio.run(find(socket.socket(socket.AF_INET, socket.SOCK_DGRAM).detach()))
+
+
+def test_a_connection_does_not_take_the_place_of_one_that_was_lost_on_its_way(tmp_path: Path) -> None:
+    home = RemoteHome(tmp_path)
+    domains = [b"lost.example", b"branch.example"]
+    for domain in domains:
+        directory = tmp_path / "queue" / "ondemand" / domain.decode() / "mess"
+        directory.mkdir(parents=True)
+        (directory / "1.23-gk2x9w").write_bytes(b"Subject: for %s\n\nx\n" % domain)
+    lost, other = socket.socketpair()
+    given, host = socket.socketpair()
+    jobs, theirs = socket.socketpair()
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM), "--home", str(home.path)], stdin=theirs.fileno(), stdout=subprocess.PIPE
+    )
+    theirs.close()
+    with jobs, lost, other, given, host, process:
+        assert process.stdout is not None
+        announced = [
+            pack_reversed(ReversedHost(b"192.0.2.7", [domain], os.fstat(one.fileno()).st_ino))
+            for domain, one in zip(domains, (lost, given), strict=True)
+        ]
+        send_with_descriptor(jobs, b"".join(announced), given.fileno())
+        path = b"ondemand/%s/mess/1.23-gk2x9w"
+        jobs.send(pack_job(Job(1, path % domains[0], b"", domains[0], [b"a@" + domains[0]])))
+        reader, found = NetstringReader(), list[object]()
+        while len(found) < 2:
+            reader.feed(os.read(process.stdout.fileno(), 65536))
+            while (payload := reader.next()) is not None:
+                found.append(unpack_report(payload))
+        host.settimeout(20)
+        host.sendall(b"220 host\r\n")
+        assert host.recv(100).startswith(b"EHLO ")
+        jobs.close()
+        process.kill()
+    report = found[1]
+    assert isinstance(report, Report) and report.verdicts[0][0] == TEMPORARY
 
 
 @pytest.mark.parametrize("side", ["hears", "says"])
