@@ -1,8 +1,8 @@
 """When the domains that have stored mail are probed, and looked through for expired mail. Pure; times in seconds.
 
-A domain is probed after its interval. Each failure doubles the interval, up to a day; a success, or a new line of
-control/ondemand, begins anew. Until the next probe the domain counts as unreachable, and new mail for it is stored
-without an attempt.
+A domain is probed after its interval. Each probe that fails doubles the interval, up to a day; a success, or a new line
+of control/ondemand, begins anew. Until the next probe the domain counts as unreachable, and new mail for it is stored
+without an attempt. An attempt that fails meanwhile, because somebody asked for it, leaves the time of the probe.
 """
 
 import heapq
@@ -43,6 +43,8 @@ class DomainTimes:
 
     def failed(self, domain: bytes, first: int, now: float) -> None:
         """Note that a domain could not be reached; `first` is its first interval, 0 if it is never probed."""
+        if first and self.unreachable(domain, now):
+            return
         before = self._intervals.get(domain)
         interval = min(INTERVAL_MOST, first if before is None else 2 * before) if first else INTERVAL_MOST
         self._intervals[domain] = interval

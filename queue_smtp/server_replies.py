@@ -104,7 +104,7 @@ MAIL_STARTED = ServerReply(250, b"2.0.0", b"Queuing for node has started")
 MAIL_NONE = ServerReply(251, b"2.0.0", b"No messages waiting for node")
 MAIL_RUNNING = ServerReply(252, b"2.0.0", b"Pending messages for node are being delivered")
 MAIL_LATER = ServerReply(458, b"4.7.0", b"Unable to queue messages for node now; try again later")
-MAIL_NOT_ALLOWED = ServerReply(459, b"4.7.1", b"Node not allowed: no mail is kept for it here")
+MAIL_NOT_ALLOWED = ServerReply(459, b"4.7.1", b"Node not allowed: its mail is not to be had with ETRN here")
 
 # ATRN (RFC 2645 section 7).
 TURNING = ServerReply(250, b"2.0.0", b"OK now reversing the connection")

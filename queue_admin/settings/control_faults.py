@@ -25,8 +25,9 @@ from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.ondemand import unpack_on_demand_users, unpack_ondemand
 from queue_wire.control.registry import BY_NAME, FILES, OF_QMAIL, ONE_VALUE, check, is_copy, nearest_name
+from queue_wire.control.rewrite import LOCAL, rewrite
 from queue_wire.control.smtpdcert import unpack_certificate_lines
-from queue_wire.control.smtpdusers import unpack_program
+from queue_wire.control.smtpdusers import unpack_program, unpack_users
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.format_error import FormatError, LineError, quoted
 
@@ -82,6 +83,10 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
         yield from _unusable_listeners(home)
     if not faulty & {"ondemand", "ondemandusers"}:
         yield from _idle_customers(home)
+    if not faulty & {"checkpassword", "ondemandusers", "smtpdusers"}:
+        yield from _unknown_customers(home)
+    if not faulty & {"ondemand", "me", "locals", "percenthack", "virtualdomains", "envnoathost"}:
+        yield from _local_on_demand(home)
     yield from _deaf_listeners(home)
     yield from _unknown_classes(home, faulty)
     if "checkpassword" not in faulty:
@@ -242,6 +247,31 @@ def _idle_customers(home: Home) -> Iterator[ControlFault]:
     for domain, line in lines.items():
         if line.turns and domain not in taken:
             why = f"{quoted(domain)} has no user in control/ondemandusers, so nobody can take its mail"
+            yield ControlFault("ondemand", None, why)
+
+
+def _unknown_customers(home: Home) -> Iterator[ControlFault]:
+    """Yield the users of control/ondemandusers who have no password; none if a program knows the passwords."""
+    found = read_parsed(home, "smtpdusers", unpack_users)
+    if found is None or read_control(home, "checkpassword") is not None:
+        return
+    for user in read_parsed(home, "ondemandusers", unpack_on_demand_users) or {}:
+        if user not in found.users:
+            why = f"there is no user {quoted(user)} in control/smtpdusers; queuectl passwd makes one"
+            yield ControlFault("ondemandusers", None, why)
+
+
+def _local_on_demand(home: Home) -> Iterator[ControlFault]:
+    """Yield the domains of control/ondemand whose mail is local, and so never stored."""
+    try:
+        rules = read_rules(home)
+    except Temporary:
+        return  # No name of this host, which is a fault of its own.
+    for domain in read_parsed(home, "ondemand", unpack_ondemand) or ():
+        steps: list[bytes] = []
+        if rewrite(b"postmaster@" + domain, rules, steps)[0] is LOCAL:
+            by = steps[-1].partition(b":")[0].decode("ascii")
+            why = f"{quoted(domain)} is local by control/{by}, so nothing is stored for it; remove it from one of them"
             yield ControlFault("ondemand", None, why)
 
 

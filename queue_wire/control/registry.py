@@ -278,7 +278,8 @@ def check(file: ControlFile, data: bytes) -> None:
     """
     if b"\0" in data:
         raise LineError(data.count(b"\n", 0, data.index(b"\0")) + 1, "it holds a NUL byte")
-    if file.shape == MAP and (strays := lines_without_colon(data)):
+    strays = lines_without_colon(data) if file.shape == MAP else []
+    if strays and file.name not in _WHOLE:
         raise LineError(strays[0], NO_COLON)
     if file.name in _CHECKS:
         _CHECKS[file.name](data)
@@ -291,6 +292,8 @@ def check(file: ControlFile, data: bytes) -> None:
 
 
 NO_COLON = "it has no colon, and has no effect"
+# Their own readers refuse a line without a colon, and say what it is to be.
+_WHOLE = frozenset(("ondemand", "ondemandusers"))
 EMPTY_LOCALS = "it is empty, so no domain would be local; a line `# none` says that this is meant"
 
 

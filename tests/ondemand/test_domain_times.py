@@ -23,6 +23,18 @@ def test_each_failed_probe_doubles_the_interval_up_to_a_day() -> None:
     assert waits[-1] == INTERVAL_MOST
 
 
+def test_attempts_that_fail_before_the_next_probe_leave_its_time() -> None:
+    times = DomainTimes()
+    times.failed(A, 1800, 0.0)
+    for now in (0.0, 1.0, 60.0, 1799.0):  # Two attempts were in flight; the host's ETRN, and flush.
+        times.failed(A, 1800, now)
+    assert times.next_time() == 1800.0
+
+    assert times.take_due(1800.0) is not None
+    times.failed(A, 1800, 1801.0)
+    assert times.next_time() == 1801.0 + 3600.0, "the probe failed"
+
+
 def test_a_domain_that_was_reached_begins_anew() -> None:
     times = DomainTimes()
     times.failed(A, 60, 0.0)

@@ -76,6 +76,19 @@ def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
     return Site(tmp_path / "home", capsys)
 
 
+def test_the_domains_are_counted_and_an_id_is_refused_if_it_is_none(site: Site) -> None:
+    lines = site.run("stored")
+    assert [line.partition(", ")[0] for line in lines] == [
+        "example.com: 1 recipient of 1 message",
+        "example.net: 3 recipients of 2 messages",
+    ]
+    assert len(site.run("stored", "Example.Net.")) == 3
+    assert site.run("stored", "example.net", site.id("two"), code=1) == []
+    for no_id in ("x", "457"):
+        assert site.run("stored", "example.net", no_id, code=100) == []
+    assert site.run("stored", "b\u00fcro.example", code=1) == [], "a name in Unicode is one"
+
+
 def test_a_list_of_all_says_how_many_are_stored_and_has_them_if_asked(site: Site) -> None:
     assert site.names("list") == ["own"]
     assert site.err.err == "3 messages are stored for on-demand domains; queuectl list --stored\n"

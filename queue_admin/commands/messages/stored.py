@@ -1,6 +1,7 @@
 """queuectl stored: the mail that is stored for on-demand domains; lists it, deletes it, or returns it."""
 
 import json
+import os
 import sys
 import time
 
@@ -14,6 +15,7 @@ from queue_base.errors import Permanent, Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, EMPTY, RUNNING, RunRequest
+from queue_wire.control.hostmap import host_key
 from queue_wire.control.ondemand import is_domain_name
 from queue_wire.files.cluster import StoredRecipient
 from queue_wire.format_error import FormatError
@@ -47,15 +49,16 @@ def command(
         raise Usage("give --delete or --bounce, not both")
     if domain is None and (delete or bounce):
         raise Usage("--delete and --bounce need a domain")
-    name = (domain or "").lower().rstrip(".").encode("utf-8", "surrogateescape")
+    name = host_key(os.fsencode(domain or ""))
     if domain is not None and not is_domain_name(name):
         raise Usage(f"not the name of a domain: {domain!a}")
     # What is stored for a domain may be in several queues, a message in one.
     queue, identity = split_queue_id(identity or "")
+    long_id = _check_id(identity)
     if queue:
         home = find_queue(home, f"{queue}/{identity}")[0]
     if delete or bounce:
-        request = RunRequest(DELETE if delete else BOUNCE, name, _check_id(identity))
+        request = RunRequest(DELETE if delete else BOUNCE, name, long_id)
         each_queue(home, lambda one: _order(one, request), heading=False)
     else:
         each_queue(home, lambda one: _list(one, name, identity, form), heading=form == "text" and not name)
@@ -112,8 +115,12 @@ def _print_domain(home: Home, domain: bytes, stored: list[StoredRecipient], form
         found = {"domain": domain.decode(), "recipients": len(stored), "messages": len(messages), "bytes": size}
         print(json.dumps(with_queue(home, {**found, "oldest": round(age)})))
         return
-    counts = f"{len(stored)} recipients of {len(messages)} messages"
+    counts = f"{_count(len(stored), 'recipient')} of {_count(len(messages), 'message')}"
     print(f"{domain.decode()}: {counts}, {size_text(size)}, {span(age)} old")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _print_recipient(home: Home, stored: StoredRecipient, form: str) -> None:

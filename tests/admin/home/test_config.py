@@ -209,6 +209,24 @@ def test_check_names_domains_and_listeners_by_which_nobody_could_take_mail(home:
     ]
 
 
+def test_check_names_users_without_a_password_and_domains_on_demand_that_are_local(home: Home) -> None:
+    control = Path(home.control)
+    (control / "locals").write_text("mail.example.org\nA.example\n")
+    (control / "virtualdomains").write_text(".example.net:joe\n")
+    (control / "ondemand").write_text("a.example:etrn\nb.example.net:atrn\nc.example:atrn\n")
+    (control / "ondemandusers").write_text("joe:b.example.net\nann:c.example\n")
+    queuectl(home, "passwd", "ann", given=b"secret\n")
+    assert queuectl(home, "config", "check", code=1)[0].splitlines() == [
+        "control/ondemandusers: there is no user 'joe' in control/smtpdusers; queuectl passwd makes one",
+        "control/ondemand: 'a.example' is local by control/locals, so nothing is stored for it; remove it from one of "
+        "them",
+        "control/ondemand: 'b.example.net' is local by control/virtualdomains, so nothing is stored for it; remove it "
+        "from one of them",
+    ]
+    (control / "checkpassword").write_text("/bin/true\n")
+    assert "joe" not in queuectl(home, "config", "check", code=1)[0]
+
+
 def test_check_looks_at_the_program_that_knows_the_passwords(home: Home, tmp_path: Path) -> None:
     program = tmp_path / "check"
     line = Path(home.control, "checkpassword")
