@@ -215,7 +215,10 @@ class Reversal:
         self._queues.clear()
         self._heard.set()
         if self._current is not None:
-            self._current[1].close()
+            # Both: nobody waits for the end if the client was gone before the reply.
+            request, channel = self._current
+            channel.close()
+            request.close()
 
     def _pass_on(self, data: bytes) -> None:
         if self._current is not None and data:
@@ -239,6 +242,8 @@ class Reversal:
                 word = await request.answer()
                 if word == STARTED and not self._lost:
                     self._current = request, await self._open_channel(ours)
+                    if self._lost:
+                        self.close()
         except (OSError, FormatError, EOFError):
             word = LATER
         finally:

@@ -145,6 +145,27 @@ def test_hosts_that_ask_at_the_same_moment_get_each_its_own_mail(provider: GoodM
         assert tokens(sink) == ["c1"] and tokens(another) == ["o1"]
 
 
+def test_a_host_that_is_gone_before_the_reply_leaves_nothing_open(provider: GoodMail, sink: Sink) -> None:
+    with Suite(provider.home) as suite, SmtpdDaemon(provider.home, ["odmr"]) as smtpd:
+        send(provider, suite, "c1")
+        with OdmrHost(smtpd) as host:
+            assert host.ask() == 250
+        suite.wait_for(ENDED)
+        wait_until(lambda: fetch(smtpd, sink, "branch.example") == 453, why="the end of the run")
+        before = descriptors(suite, smtpd)
+        keeper = suite.daemon("queue-ondemand")
+        for _ in range(5):
+            os.kill(keeper, signal.SIGSTOP)
+            try:
+                with OdmrHost(smtpd) as host:
+                    host.client.putcmd("ATRN")
+            finally:
+                os.kill(keeper, signal.SIGCONT)
+        wait_until(lambda: descriptors(suite, smtpd) <= before, why="the end of all that was opened")
+        wait_until(lambda: fetch(smtpd, sink) == 250, why="the mail")
+    assert tokens(sink) == ["c1"]
+
+
 def test_while_the_file_of_domains_cannot_be_read_at_a_start_what_is_stored_goes_nowhere(
     provider: GoodMail, sink: Sink
 ) -> None:
