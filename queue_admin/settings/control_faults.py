@@ -85,6 +85,7 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
         yield from _idle_customers(home)
     if not faulty & {"checkpassword", "ondemandusers", "smtpdusers"}:
         yield from _unknown_customers(home)
+    yield from _unreadable_users(home)
     if not faulty & {"ondemand", "me", "locals", "percenthack", "virtualdomains", "envnoathost"}:
         yield from _local_on_demand(home)
     yield from _deaf_listeners(home)
@@ -259,6 +260,20 @@ def _unknown_customers(home: Home) -> Iterator[ControlFault]:
         if user not in found.users:
             why = f"there is no user {quoted(user)} in control/smtpdusers; queuectl passwd makes one"
             yield ControlFault("ondemandusers", None, why)
+
+
+def _unreadable_users(home: Home) -> Iterator[ControlFault]:
+    """Yield that queue-smtpd may not read the users, if this user is root: it reads them as its own account."""
+    try:
+        found = os.stat(f"{home.control}/smtpdusers")
+        account = pwd.getpwnam(SMTPD_ACCOUNT)
+    except (OSError, KeyError):
+        return
+    bit = 0o400 if found.st_uid == account.pw_uid else 0o040 if found.st_gid == account.pw_gid else 0o004
+    if os.geteuid() == 0 and queue_owner(home).uid and not found.st_mode & bit:
+        why = f"account {SMTPD_ACCOUNT} may not read it, so nobody can authenticate"
+        mend = f"chgrp {SMTPD_ACCOUNT} and chmod 640 allow it"
+        yield ControlFault("smtpdusers", None, f"{why}; {mend}")
 
 
 def _local_on_demand(home: Home) -> Iterator[ControlFault]:

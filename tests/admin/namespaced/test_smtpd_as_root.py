@@ -17,7 +17,7 @@ import pytest
 from queue_base.accounts import SMTPD_ACCOUNT
 from queue_base.home import Home
 from support.inject.injectors import shared_home
-from support.processes.suite import wait_until
+from support.processes.suite import program, wait_until
 from support.servers.certificate import make_certificate
 from support.smtpd.smtpd_daemon import SmtpdDaemon
 
@@ -75,3 +75,18 @@ def test_a_key_that_only_root_can_read_is_used_and_renewed_and_the_server_is_not
         # The pidfd of a process that has ended is readable.
         assert select.select([keeper_end], [], [], 60)[0]
         os.close(keeper_end)
+
+
+def test_config_check_says_that_the_server_may_not_read_the_users(smtpd_home: Home) -> None:
+    def check() -> str:
+        words = [*program("queuectl"), "--home", smtpd_home.path, "config", "check"]
+        return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False).stdout
+
+    users = Path(smtpd_home.control, "smtpdusers")
+    users.touch()
+    users.chmod(0o640)
+    os.chown(users, 0, 0)
+    why = "account queued may not read it, so nobody can authenticate; chgrp queued and chmod 640 allow it"
+    assert f"control/smtpdusers: {why}\n" in check()
+    os.chown(users, 0, pwd.getpwnam(SMTPD_ACCOUNT).pw_gid)
+    assert check() == ""
