@@ -51,7 +51,8 @@ def rewrite(address: bytes, rules: Rules, steps: list[bytes] | None = None) -> t
     address = user + b"@" + host
     host = address.rpartition(b"@")[2]
     plain = domain_key(host)
-    found = address if host.isascii() else address[: -len(host)] + plain
+    # A host that cannot be converted stays as it is.
+    found = address if plain == host.lower() else address[: -len(host)] + plain
     if plain in rules.locals:
         if steps is not None:
             steps.append(b"locals: %s" % host)

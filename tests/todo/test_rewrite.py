@@ -123,6 +123,12 @@ def test_recipients_are_divided_in_their_order_and_repeats_stay() -> None:
     )
 
 
+def test_an_address_whose_host_is_no_domain_keeps_its_case() -> None:
+    rules = Rules(b"me.example", frozenset(), frozenset(), {b"": b"v"})
+    assert rewrite(b"U@A\xff", rules) == (LOCAL, b"v-U@A\xff")
+    assert rewrite("U@Ä.Example".encode(), rules) == (LOCAL, b"v-U@xn--4ca.example")
+
+
 def naive(address: bytes, rules: Rules) -> tuple[bool, bytes]:
     """qmail-send(8) read literally, one position at a time, with positions instead of parts."""
     text = bytearray(address)
