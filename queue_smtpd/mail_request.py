@@ -1,8 +1,8 @@
-"""Asks queue-ondemand for the mail of a domain, on behalf of a client's ETRN (queue_wire.admin.ondemand_socket)."""
+"""Requests of queue-smtpd to queue-ondemand (queue_wire.admin.ondemand_socket), and what a client's ETRN asks of it."""
 
 import asyncio
 
-from queue_base.daemon.unix_sockets import connect_to
+from queue_base.daemon.unix_sockets import connect_to, send_with_descriptor
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import ServerReply
 from queue_wire.admin.ondemand_socket import (
@@ -53,15 +53,47 @@ async def _ask_queue(path: str, request: RunRequest) -> bytes:
 
 async def _ask(path: str, request: RunRequest) -> bytes:
     """Return the word of the answer. Raises OSError, EOFError, FormatError."""
-    reader, writer = await asyncio.open_unix_connection(sock=connect_to(path))
+    asked = await open_request(path, request)
     try:
-        writer.write(pack_run_request(request))
-        answers = NetstringReader(REQUEST_MOST)
-        while (payload := answers.next()) is None:
-            data = await reader.read(REQUEST_MOST)
+        return await asked.answer()
+    finally:
+        asked.close()
+
+
+class QueueRequest:
+    """A request to the queue-ondemand of one queue, and its answers."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._answers = NetstringReader(REQUEST_MOST)
+
+    async def answer(self) -> bytes:
+        """Return the word of the next answer. Raises OSError, EOFError, FormatError."""
+        while (payload := self._answers.next()) is None:
+            data = await self._reader.read(REQUEST_MOST)
             if not data:
                 raise EOFError
-            answers.feed(data)
+            self._answers.feed(data)
         return unpack_run_answer(payload).word
-    finally:
-        writer.close()
+
+    def close(self) -> None:
+        """Close its connection."""
+        self._writer.close()
+
+
+async def open_request(path: str, request: RunRequest, descriptor: int | None = None) -> QueueRequest:
+    """Ask a queue-ondemand; a descriptor goes with the request. Raises OSError."""
+    packed = pack_run_request(request)
+    sent = 0
+    connection = connect_to(path)
+    if descriptor is not None:
+        try:
+            # A new connection takes the beginning at least, at once.
+            sent = send_with_descriptor(connection, packed, descriptor)
+        except OSError:
+            connection.close()
+            raise
+    reader, writer = await asyncio.open_unix_connection(sock=connection)
+    writer.write(packed[sent:])
+    return QueueRequest(reader, writer)

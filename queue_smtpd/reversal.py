@@ -20,27 +20,22 @@ import socket
 from collections.abc import Callable
 from typing import cast
 
-from queue_base.daemon.unix_sockets import connect_to, send_with_descriptor
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import ServerReply
+from queue_smtpd.mail_request import ANSWER_SECONDS, QueueRequest, open_request
 from queue_wire.admin.ondemand_socket import (
     ATRN,
     CLEAN,
     EMPTY,
     LATER,
-    REQUEST_MOST,
     RUNNING,
     SOCKET,
     STARTED,
     UNKNOWN,
     RunRequest,
-    pack_run_request,
-    unpack_run_answer,
 )
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.framing import NetstringReader
 
-ANSWER_SECONDS = 10.0
 # For the reply to QUIT.
 QUIT_SECONDS = 5.0
 GREETING = b"220 ready for more\r\n"
@@ -53,27 +48,6 @@ _REPLIES = {
     UNKNOWN: replies.TURN_LATER,
     EMPTY: replies.TURN_NONE,
 }
-
-
-class _QueueRequest:
-    """The request to the queue-ondemand of one queue, and its answers."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._answers = NetstringReader(REQUEST_MOST)
-
-    async def answer(self) -> bytes:
-        """Return the word of the next answer. Raises OSError, EOFError, FormatError."""
-        while (payload := self._answers.next()) is None:
-            data = await self._reader.read(REQUEST_MOST)
-            if not data:
-                raise EOFError
-            self._answers.feed(data)
-        return unpack_run_answer(payload).word
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 class _QueueChannel(asyncio.Protocol):
@@ -130,20 +104,6 @@ class _QueueChannel(asyncio.Protocol):
         self._regulate()
 
 
-async def _request(path: str, packed: bytes, descriptor: int) -> _QueueRequest:
-    """Ask a queue-ondemand, and send it a descriptor. Raises OSError."""
-    connection = connect_to(path)
-    try:
-        # A new connection takes the beginning at least, at once.
-        sent = send_with_descriptor(connection, packed, descriptor)
-    except OSError:
-        connection.close()
-        raise
-    reader, writer = await asyncio.open_unix_connection(sock=connection)
-    writer.write(packed[sent:])
-    return _QueueRequest(reader, writer)
-
-
 class Reversal:
     """One such connection. `say` sends bytes to the client; `regulate` is called when `full` may have changed.
 
@@ -164,7 +124,7 @@ class Reversal:
         self._request = RunRequest(ATRN, b",".join(domains), client.encode("ascii", "replace"))
         self._say = say
         self._regulate = regulate
-        self._current: tuple[_QueueRequest, _QueueChannel] | None = None
+        self._current: tuple[QueueRequest, _QueueChannel] | None = None
         self._held = False
         # The client has said something after QUIT, or is gone.
         self._heard = asyncio.Event()
@@ -238,7 +198,7 @@ class Reversal:
         word = LATER
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                request = await _request(f"{queue}/{SOCKET}", pack_run_request(self._request), theirs.fileno())
+                request = await open_request(f"{queue}/{SOCKET}", self._request, theirs.fileno())
                 word = await request.answer()
                 if word == STARTED and not self._lost:
                     self._current = request, await self._open_channel(ours)

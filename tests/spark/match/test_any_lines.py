@@ -1,17 +1,15 @@
 """Any lines, in any segments and blocks, make what the reference reads in them: most of these no queue would log."""
 
-import json
 import random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark.match import State
 from support.spark.logs.log_files import GARBAGE, stamp
 from support.spark.logs.log_reference import read_lines
 from support.spark.logs.log_rows import agree
-from support.spark.matched import HOST, QUEUE, Line, Stream
+from support.spark.matched import HOST, QUEUE, Line, Stream, carry_state
 
 BEGIN = 1_700_000_000_000_000_000
 LONG = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
@@ -70,15 +68,10 @@ def logs(draw: st.DrawFn, most: int = 40) -> list[Line]:
     return lines
 
 
-def carry(state: State) -> State:
-    """Return a state as the lake brings it to the next build."""
-    return State.unpack(state.host, state.queue, state.pack(), json.loads(json.dumps(state.mark())))
-
-
 @LONG
 @given(logs(), st.data())
 def test_lines_in_any_segments_make_what_one_pass_makes(lines: list[Line], data: st.DataObject) -> None:
-    stream = Stream(carry=data.draw(st.sampled_from((None, carry))))
+    stream = Stream(carry=data.draw(st.sampled_from((None, carry_state))))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(lines)), max_size=6)))
     for start, end in zip([0, *cuts], [*cuts, len(lines)], strict=True):
         known, size = data.draw(st.booleans()), data.draw(st.sampled_from((1, 2, 7, 1000)))
@@ -116,7 +109,7 @@ def test_many_segments_of_lines_that_no_queue_would_log(seed: int) -> None:
     @settings(LONG, max_examples=1000, derandomize=False, database=None)
     @given(logs(80), st.lists(st.integers(0, 100), max_size=12))
     def run(lines: list[Line], cuts: list[int]) -> None:
-        stream = Stream(carry=rng.choice((None, carry)))
+        stream = Stream(carry=rng.choice((None, carry_state)))
         at = 0
         for cut in [*sorted(cuts), len(lines)]:
             stream.match(lines[at:cut], rng.choice((1, 3, 1000)), rng.random() < 0.3)

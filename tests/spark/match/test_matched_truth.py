@@ -1,16 +1,14 @@
 """The matcher makes of simulated logs exactly the tables that the simulation knows, whole, damaged and cut anywhere."""
 
-import json
 import random
 
 import pytest
 
-from spark.match import State
 from support.spark.logs.log_files import damage, rotated
 from support.spark.logs.log_reference import read_lines, whole_lines
 from support.spark.logs.log_rows import agree
 from support.spark.logs.log_world import World
-from support.spark.matched import HOST, QUEUE, Line, Stream
+from support.spark.matched import HOST, QUEUE, Line, Stream, carry_state
 
 
 def lines_of(seed: int, steps: int, damaged: bool) -> tuple[World, list[Line]]:
@@ -24,16 +22,11 @@ def lines_of(seed: int, steps: int, damaged: bool) -> tuple[World, list[Line]]:
 def match_cut(lines: list[Line], seed: int) -> Stream:
     """Match lines in up to twelve segments, each in blocks of some size; some after a build that ended before."""
     rng = random.Random(seed)
-    stream = Stream(carry=rng.choice((None, lake)))
+    stream = Stream(carry=rng.choice((None, carry_state)))
     cuts = sorted(rng.randrange(len(lines) + 1) for _ in range(rng.randrange(12)))
     for start, end in zip([0, *cuts], [*cuts, len(lines)], strict=True):
         stream.match(lines[start:end], rng.choice((1, 3, 50, 1 << 30)), known=rng.random() < 0.3)
     return stream
-
-
-def lake(state: State) -> State:
-    """Return a state as a lake brings it to the next build."""
-    return State.unpack(state.host, state.queue, state.pack(), json.loads(json.dumps(state.mark())))
 
 
 def check(seeds: range, steps: int, damaged: bool) -> None:

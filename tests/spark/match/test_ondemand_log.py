@@ -1,17 +1,15 @@
 """What the matcher makes of lines about on-demand domains: stored recipients and runs, wherever the log is cut."""
 
 import itertools
-import json
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_wire import logline
-from spark.match import State
 from support.plugins.amount import amount
 from support.spark.logs.log_files import stamp
-from support.spark.matched import Line, Stream, check
+from support.spark.matched import Line, Stream, check, match_cut
 
 BEGIN = 1_700_000_000_000_000_000
 D, E = b"customer.example", b"branch.example"
@@ -61,17 +59,8 @@ def lines_of(texts: list[bytes]) -> list[Line]:
 
 
 def match(texts: list[bytes], *cuts: int, known: bool = False, carried: bool = False) -> Stream:
-    """Match lines that are cut there; carried: each part in a build of its own."""
-    carry = (lambda state: _carry(state)) if carried else None
-    stream, lines = Stream(carry=carry), lines_of(texts)
-    for start, end in itertools.pairwise((0, *cuts, len(lines))):
-        stream.match(lines[start:end], known=known)
-    return stream
-
-
-def _carry(state: State) -> State:
-    """Return a state as the lake brings it to the next build."""
-    return State.unpack(state.host, state.queue, state.pack(), json.loads(json.dumps(state.mark())))
+    """Match lines of these texts."""
+    return match_cut(lines_of(texts), *cuts, known=known, carried=carried)
 
 
 def tables_of(stream: Stream) -> dict[str, Any]:

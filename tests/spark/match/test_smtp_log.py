@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from queue_smtp.server_replies import RELAYING_DENIED
 from queue_smtpd.sessions import session_log
-from spark.match import State
 from spark.match.grammar import parse_event
 from support.plugins.amount import amount
 from support.spark.logs.log_files import stamp
-from support.spark.matched import Line, Stream, check
+from support.spark.matched import Line, Stream, check, match_cut
 
 BEGIN = 1_700_000_000_000_000_000
 TABLES = ("sessions", "accepted", "refusals", "filters")
@@ -30,20 +29,6 @@ def lines_of(*texts: bytes) -> list[Line]:
 
 def connect(number: int) -> bytes:
     return session_log.connect(number, "192.0.2.1", 40000, b"mx.example.net", "198.51.100.1", 25)
-
-
-def match(lines: list[Line], *cuts: int, known: bool = False, carried: bool = False) -> Stream:
-    """Match lines that are cut there; carried: each part in a build of its own."""
-    carry = (lambda state: _carry(state)) if carried else None
-    stream = Stream(carry=carry)
-    for start, end in itertools.pairwise((0, *cuts, len(lines))):
-        stream.match(lines[start:end], known=known)
-    return stream
-
-
-def _carry(state: State) -> State:
-    """Return a state as the lake brings it to the next build."""
-    return State.unpack(state.host, state.queue, state.pack(), json.loads(json.dumps(state.mark())))
 
 
 def tables_of(stream: Stream) -> dict[str, Any]:
@@ -84,7 +69,7 @@ LOG = lines_of(
 
 
 def test_sessions_accepted_messages_and_refusals_become_rows() -> None:
-    found = tables_of(match(LOG, known=True))
+    found = tables_of(match_cut(LOG, known=True))
     of_session = {"client": "192.0.2.1", "name": "mx.example.net", "server_port": 25, "host": "alpha", "queue": "main"}
     secured = of_session | {"key": f"1.{BEGIN + 2}", "tls_version": "TLSv1.3", "auth_user": "ann"}
     (accepted,) = found["accepted"]
@@ -122,11 +107,11 @@ def test_sessions_accepted_messages_and_refusals_become_rows() -> None:
 
 
 def test_a_log_that_is_cut_anywhere_makes_the_rows_of_one_pass() -> None:
-    whole = match(LOG, known=True)
+    whole = match_cut(LOG, known=True)
     expected = tables_of(whole)
     pairs = list(itertools.combinations_with_replacement(range(len(LOG) + 1), 2))
     for one, two in amount([pair for pair in pairs if pair[1] - pair[0] in (0, 2, 9)], pairs):
-        stream = match(LOG, one, two, carried=one == two)
+        stream = match_cut(LOG, one, two, carried=one == two)
         assert tables_of(stream) == expected, (one, two)
         assert (stream.counts, stream.again) == (whole.counts, 0)
 
@@ -156,13 +141,13 @@ def test_any_lines_in_any_segments_make_the_rows_of_one_pass(
         at += step
         lines.append((f"{stamp(at)} ".encode() + text, False))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(lines)), max_size=4)))
-    stream = match(lines, *cuts, known=data.draw(st.booleans()), carried=data.draw(st.booleans()))
-    whole = match(lines, known=True)
+    stream = match_cut(lines, *cuts, known=data.draw(st.booleans()), carried=data.draw(st.booleans()))
+    whole = match_cut(lines, known=True)
     assert tables_of(stream) == tables_of(whole) and stream.counts == whole.counts
 
 
 def test_every_line_is_counted_by_its_kind_and_none_is_in_quarantine() -> None:
-    counts = match(LOG, known=True).counts
+    counts = match_cut(LOG, known=True).counts
     assert counts["smtp_other"] == counts["smtp_filter"] == counts["smtp_discarded"] == 1
     assert counts["smtp_start"] == 3 and counts["smtp_refused"] == 3
     assert sum(counts.values()) == len(LOG) and not counts["quarantine"]
@@ -171,7 +156,7 @@ def test_every_line_is_counted_by_its_kind_and_none_is_in_quarantine() -> None:
 def test_garbage_with_large_numbers_ends_nothing() -> None:
     most = 2**63 - 1
     lines = [connect(1), *(session_log.queued(1, b"%d-zzzzzzzzzzzz" % most, most, most) for _ in range(2))]
-    stream = match(lines_of(*lines, b"smtp start: process 9 of 0 pid 0", session_log.ended(1, "x", most, 1, 1)))
+    stream = match_cut(lines_of(*lines, b"smtp start: process 9 of 0 pid 0", session_log.ended(1, "x", most, 1, 1)))
     (session,) = stream.rows("sessions")
     assert (session["bytes"], session["recipients"], session["end_messages"]) == (most, most, most)
     assert [row["id"] for row in stream.rows("accepted")] == [None, None]
@@ -180,7 +165,7 @@ def test_garbage_with_large_numbers_ends_nothing() -> None:
 def test_lines_of_the_server_are_none_of_queue_send() -> None:
     idle, busy = b"status: local 0/10 remote 0/20", b"status: local 0/10 remote 1/20"
     start = b"starting delivery 1: msg 5 to remote a@b"
-    stream = match(lines_of(idle, start, busy, connect(1), idle), known=True)
+    stream = match_cut(lines_of(idle, start, busy, connect(1), idle), known=True)
     # The run crashed after its own last line.
     assert max(row["until_ns"] for row in stream.rows("intervals")) == BEGIN + 2
 
@@ -190,7 +175,7 @@ def test_the_super_server_tells_of_a_process_that_was_killed() -> None:
     texts = [f"tcpserver: {text}".encode() for text in said]
     lines = lines_of(*texts[:3], connect(811), texts[3], b"tcpsvd: info: status 0/30", b"tcpserver: fatal: no memory")
     for cut in range(len(lines) + 1):
-        stream = match(lines, cut)
+        stream = match_cut(lines, cut)
         (row,) = stream.rows("sessions")
         assert (row["number"], row["ended"]) == (811, "killed") and not stream.state.sessions
         assert stream.counts == {"smtp_connect": 1, "smtp_gone": 1, "tcpserver": 4, "alert": 1}
@@ -204,7 +189,7 @@ def test_every_line_that_the_docs_show_is_known() -> None:
 
 
 def test_who_speaks_before_the_greeting_is_refused_by_two_words() -> None:
-    stream = match(lines_of(connect(1), b"smtp 1: refused early talker: 554_5.5.1_You_spoke"), known=True)
+    stream = match_cut(lines_of(connect(1), b"smtp 1: refused early talker: 554_5.5.1_You_spoke"), known=True)
     (row,) = stream.rows("refusals")
     assert (row["verb"], row["address"], row["reply"]) == ("early talker", "", 554)
 

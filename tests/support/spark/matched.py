@@ -1,5 +1,7 @@
 """The pure matcher as a test drives it: lines in segments and blocks, and the tables that come of them."""
 
+import itertools
+import json
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -114,6 +116,19 @@ class Stream:
                 for row in tables["quarantine"]
             ],
         )
+
+
+def match_cut(lines: Sequence[Line], *cuts: int, known: bool = False, carried: bool = False) -> Stream:
+    """Match lines that are cut there; carried: each part in a build of its own."""
+    stream = Stream(carry=carry_state if carried else None)
+    for start, end in itertools.pairwise((0, *cuts, len(lines))):
+        stream.match(lines[start:end], known=known)
+    return stream
+
+
+def carry_state(state: State) -> State:
+    """Return a state as the lake brings it to the next build: in a file, and in the manifest."""
+    return State.unpack(state.host, state.queue, state.pack(), json.loads(json.dumps(state.mark())))
 
 
 def _row(kind: type[ROW], row: dict[str, Any]) -> ROW:
