@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.tools import missing, need, need_private_mounts
+from support.faults.thin_disk import hold_mounts
 
 # A line on stdin is a command; each is answered by a line when it has been done.
 _SERVE = """
@@ -81,19 +81,6 @@ class LoopDisks:
 @contextmanager
 def loop_disks(top: Path) -> Iterator[LoopDisks]:
     """Give such disks; they are reached through /proc."""
-    need_private_mounts()
-    need("mkfs.ext4")
     top.mkdir()
-    holder = subprocess.Popen(
-        [need("unshare"), "--mount", "--propagation", "private", "sh", "-c", _SERVE, "sh", str(top)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        assert holder.stdout is not None and holder.stderr is not None
-        if holder.stdout.readline() != b"mounted\n":
-            missing(f"loop devices: {holder.stderr.read().decode(errors='replace')}")
+    with hold_mounts(_SERVE, top) as holder:
         yield LoopDisks(holder, Path(f"/proc/{holder.pid}/root{top}"))
-    finally:
-        holder.communicate(timeout=60)

@@ -51,14 +51,15 @@ class ThinDisk:
 
 
 @contextmanager
-def thin_disk(top: Path) -> Iterator[ThinDisk]:
-    """Give such a disk, in a private mount namespace; it is reached through /proc."""
+def hold_mounts(script: str, top: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a shell script in a mount namespace of its own, until its stdin ends; its first line is `mounted`.
+
+    What it has mounted below `top` is reached through /proc. Loop devices must be there.
+    """
     need_private_mounts()
     need("mkfs.ext4")
-    (top / "below").mkdir(parents=True)
-    (top / "disk").mkdir()
     holder = subprocess.Popen(
-        [need("unshare"), "--mount", "--propagation", "private", "sh", "-c", _MOUNT, "sh", str(top)],
+        [need("unshare"), "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(top)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,6 +68,15 @@ def thin_disk(top: Path) -> Iterator[ThinDisk]:
         assert holder.stdout is not None and holder.stderr is not None
         if holder.stdout.readline() != b"mounted\n":
             missing(f"loop devices: {holder.stderr.read().decode(errors='replace')}")
-        yield ThinDisk(f"/proc/{holder.pid}/root{top}")
+        yield holder
     finally:
         holder.communicate(timeout=60)
+
+
+@contextmanager
+def thin_disk(top: Path) -> Iterator[ThinDisk]:
+    """Give such a disk, in a private mount namespace; it is reached through /proc."""
+    (top / "below").mkdir(parents=True)
+    (top / "disk").mkdir()
+    with hold_mounts(_MOUNT, top) as holder:
+        yield ThinDisk(f"/proc/{holder.pid}/root{top}")
