@@ -119,9 +119,8 @@ sys.exit(main(["queue-report", "watch", {str(watched.logs / "none")!r}, "--lake"
 """
     for chosen, pool in (({}, "system"), ({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc")):
         environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment | chosen, check=False, capture_output=True, text=True, timeout=60
-        )
+        words = [sys.executable, "-c", code]
+        done = subprocess.run(words, env=environment | chosen, check=False, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout.splitlines()[-1]) == (100, pool), done.stderr
 
 
