@@ -25,6 +25,7 @@ from queue_send.admin.orders import Orders
 from queue_send.admin.queries import Queries
 from queue_send.admin.rereads import Rereads
 from queue_send.admin.watchdog import Watchdog
+from queue_send.cleaner import Cleaner
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles, seconds_in_environment
 from queue_send.counters import Counters
@@ -41,7 +42,7 @@ from queue_send.messages.life_cycle import Messages
 from queue_send.messages.message_files import Store
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
-from queue_send.peers import Cleaner, Notices, TodoCommands
+from queue_send.peers import Notices, TodoCommands
 from queue_send.readiness import Readiness
 from queue_send.running_queues import RunningQueues
 from queue_wire import logline

@@ -11,10 +11,10 @@ from math import ceil
 from queue_base.queue import hold_marks as marks
 from queue_send.admin.figure_list import FigureList
 from queue_send.admin.orders import select_messages
+from queue_send.cleaner import Cleaner
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.messages.life_cycle import Messages, State
-from queue_send.peers import Cleaner
 from queue_send.scheduler.destination import Destination, RateLimited, SharedRelay
 from queue_send.scheduler.model import Entry
 from queue_send.scheduler.scheduler import Scheduler
