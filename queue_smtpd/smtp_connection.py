@@ -36,7 +36,7 @@ from queue_smtpd.milter.message_spool import SpoolMemory
 from queue_smtpd.milter.milter_link import MilterAlerts
 from queue_smtpd.milter.session_filter import FilterPlace, FilterVerdict, SessionFilter
 from queue_smtpd.processes.log_writer import LogWriter
-from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.recipient_lookups import MailboxLookups
 from queue_smtpd.reversal import Reversal
 from queue_smtpd.server_counters import ServerCounters
 from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted
@@ -113,7 +113,7 @@ class OpenConnections:
     def __init__(
         self,
         links: IntakeLinks,
-        lookups: RecipientAsker,
+        lookups: MailboxLookups,
         log: LogWriter,
         authenticator: Authenticator,
         limits: ClientLimits,
