@@ -98,7 +98,7 @@ class QueueSend:
         )  # fmt: skip
         todo = Notices(
             "queue-todo", processes.TODO_NOTICES, commands, messages.arrive, log, budget, shutdown,
-            announce=self._announce, passed=messages.none_late, answer=messages.answer, freeze=messages.freeze,
+            announce=self._announce, passed=messages.none_late, answer=messages.answer, hold=messages.hold_new,
             defer=messages.defer_classification,
         )  # fmt: skip
         pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, budget, shutdown)

@@ -28,7 +28,7 @@ from queue_wire.pipes.notice import (
     Classified,
     ClassifyAnswer,
     ClassifyDeferral,
-    Frozen,
+    Held,
     Notice,
     NoticeReader,
     Reread,
@@ -110,11 +110,11 @@ class Notices:
         announce: Callable[[int], None] | None = None,
         passed: Callable[[], None] | None = None,
         answer: Callable[[ClassifyAnswer], None] | None = None,
-        freeze: Callable[[int], None] | None = None,
+        hold: Callable[[int], None] | None = None,
         defer: Callable[[ClassifyDeferral], None] | None = None,
     ) -> None:
         """Calls `arrive` with each message, and `announce` with its injector's pid before its line is logged; `passed`
-        when the answer to `ask_passed` comes; `answer` with the answer to a request to classify a message; `freeze`
+        when the answer to `ask_passed` comes; `answer` with the answer to a request to classify a message; `hold`
         with a new message that has a mark in hold/, before it arrives; `defer` with one that could not be classified.
         """
         self._log = log
@@ -127,7 +127,7 @@ class Notices:
         self._announce = announce
         self._passed = passed
         self._answer = answer
-        self._freeze = freeze
+        self._hold = hold
         self._defer = defer
         self._reader = NoticeReader()
         self._records: deque[bytes] = deque()  # Read, but not carried out yet.
@@ -205,9 +205,9 @@ class Notices:
         elif isinstance(notice, ClassifyAnswer):
             if self._answer is not None:
                 self._answer(notice)
-        elif isinstance(notice, Frozen):
-            if self._freeze is not None:
-                self._freeze(notice.message)
+        elif isinstance(notice, Held):
+            if self._hold is not None:
+                self._hold(notice.message)
         elif isinstance(notice, ClassifyDeferral):
             if self._defer is not None:
                 self._defer(notice)

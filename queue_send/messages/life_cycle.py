@@ -584,7 +584,7 @@ class Messages:
         for channel in self.channels.values():
             channel.scheduler.forget(message)
 
-    def freeze(self, message: int) -> None:
+    def hold_new(self, message: int) -> None:
         """Notes the mark in hold/ of a new message, which arrives later. It was made before this notice came."""
         self.store.held.add(message)
 
