@@ -37,7 +37,7 @@ from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_ondemand.domain_times import DomainTimes, Wake
 from queue_ondemand.ondemand_files import PROGRAM, OnDemandConfig, OnDemandFiles
 from queue_ondemand.remote_link import RemoteLink
-from queue_ondemand.returned_mail import FailedGroup, ReturnProcess, compose_return, read_header
+from queue_ondemand.returned_mail import FailedGroup, RequeuedIds, ReturnProcess, compose_return, read_header
 from queue_ondemand.run_requests import EtrnLimits
 from queue_wire import logline
 from queue_wire.address import split_address
@@ -54,6 +54,7 @@ from queue_wire.admin.ondemand_socket import (
     NO_LINE,
     ON_HOLD,
     ORDERS,
+    REQUEUED,
     RUNNING,
     STARTED,
     UNKNOWN,
@@ -183,6 +184,7 @@ class Keeper:
         self.returns: list[ReturnProcess] = []
         self._returned: dict[ReturnProcess, tuple[DomainRun, list[ClusterRecord]]] = {}
         self.leaving = False
+        self._requeued = RequeuedIds()
         # Domains whose orders wait for the end of a run.
         self._ordered: set[bytes] = set()
         # What is done in steps, the first one first.
@@ -413,6 +415,9 @@ class Keeper:
 
     def answer(self, request: RunRequest, later: Callable[[RunAnswer], None]) -> RunAnswer | None:
         """Answer a request for the mail of a domain. None: `later` is called with the answer."""
+        if request.command == REQUEUED:
+            lines = self._requeued.take(request.name.decode("ascii", "replace"))
+            return RunAnswer(STARTED if lines else EMPTY, lines)
         now = time.monotonic()
         config = self._look(now)
         name = request.name.lower()
@@ -853,6 +858,7 @@ class Keeper:
             return
         if process.group is None:
             # The new message is durable. If the mark is lost in a crash, they are requeued once more.
+            self._requeued.note(run.order, run.domain, records[0].stored.long_id, process.long_id or "-")
             for record in records:
                 line = logline.on_demand_requeue(
                     run.domain, record.stored.long_id, process.pid, record.stored.recipient

@@ -32,7 +32,7 @@ from queue_wire.pipes.job import REREAD, unpack_job
 from queue_wire.pipes.report import MESSAGE_SCOPE, Report, SettingsReport, pack_ready, pack_report, pack_settings
 from queue_wire.pipes.report import TEMPORARY as DEFERRED
 
-USAGE = "usage: queue-ondemand [--home HOME]"
+USAGE = "usage: queue-ondemand [--home HOME] [--queue NAME]"
 HELP = f"""{USAGE}
 Keeps mail of the domains in control/ondemand until it is asked for. It is started by queue-start.
 """
@@ -171,7 +171,8 @@ def check_descriptors() -> None:
         try:
             os.set_inheritable(descriptor, False)
         except OSError as error:
-            raise Usage(f"{USAGE}; it is started by queue-start, which opens descriptor {descriptor}") from error
+            why = f"{reason(error)}; queue-start starts queue-ondemand"
+            raise Usage(f"unable to use descriptor {descriptor}: {why}") from error
 
 
 def serve(home: Home) -> int:

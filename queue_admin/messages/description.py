@@ -4,11 +4,11 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
+from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries, ask_for_runs
 from queue_admin.messages.detail import CHANNELS, Detail, failures, injector_uid, mark_reason, read_done_marks
 from queue_admin.messages.last_results import RecipientState, recipient_states
 from queue_admin.messages.message_facts import message_facts, recipient_facts, stored_facts, stored_recipients
-from queue_admin.messages.stored_mail import StoredMail, StoredMessage, ask_for_runs
+from queue_admin.messages.stored_mail import StoredMail, StoredMessage
 from queue_admin.messages.survey import FILE_KINDS, Snapshot, look, read_head
 from queue_admin.printable import one_line, span, visible, word
 from queue_base.errors import Permanent, Temporary, Usage

@@ -199,13 +199,13 @@ FILES: tuple[ControlFile, ...] = (
         "routing",
     ),
     ControlFile(
-        "ondemand", MAP, "none", "domains whose mail is kept", (*_SEND, "queue-ondemand", *_REMOTE, *_SMTPD), HUP,
+        "ondemand", MAP, "none", "stored mail", (*_SEND, "queue-ondemand", *_REMOTE, *_SMTPD), HUP,
         "on demand",
     ),
     ControlFile("ondemandusers", MAP, "none", "domains that users take with ATRN", _SMTPD, CONNECTION, "on demand"),
     _number("etrninterval", "time between two ETRN for a domain", ("queue-ondemand",), SECOND, "on demand"),
     ControlFile(
-        "clustersize", SIZE, "`256K`", "size at which a file of stored mail is closed", ("queue-ondemand",), SECOND,
+        "clustersize", SIZE, "`256K`", "size of files of stored mail", ("queue-ondemand",), SECOND,
         "on demand",
     ),
     ControlFile("helohost", TABLE, "`me`", "name in EHLO", _REMOTE, SECOND, "routing"),

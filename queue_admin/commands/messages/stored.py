@@ -2,17 +2,17 @@
 
 import json
 import os
-import sys
 import time
 
 import click
 
 from queue_admin.home.chosen import each_queue, find_queue, home_of, with_queue
-from queue_admin.messages.stored_mail import ask_for_runs, read_stored, stored_domains
+from queue_admin.messages.admin_client import ask_for_runs
+from queue_admin.messages.stored_mail import read_stored, stored_domains
 from queue_admin.printable import size_text, span, word
 from queue_admin.system_accounts import be_owner
 from queue_base.control import read_parsed
-from queue_base.errors import Permanent, Temporary, Usage
+from queue_base.errors import Failure, Permanent, Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, EMPTY, RUNNING, RunRequest
@@ -58,6 +58,8 @@ def command(
     long_id = _check_id(identity)
     if queue:
         home = find_queue(home, f"{queue}/{identity}")[0]
+    elif identity and (delete or bounce):
+        home = _find_stored(home, name, identity)
     if delete or bounce:
         request = RunRequest(DELETE if delete else BOUNCE, name, long_id)
         each_queue(home, lambda one: _order(one, request), heading=False)
@@ -98,15 +100,46 @@ def _check_id(identity: str) -> bytes:
     return identity.encode()
 
 
+def _find_stored(home: Home, domain: bytes, identity: str) -> Home:
+    """Return the queue in which a message is stored for a domain; the home itself if it has one queue.
+
+    Raises Usage if several have it, Permanent if none has, Temporary if none has, and one cannot be read.
+    """
+    homes = home.each()
+    if len(homes) == 1:
+        return home
+    having: list[Home] = []
+    unread: list[str] = []
+    for one in homes:
+        try:
+            open_layout(one.queue)
+            if _is_stored(one, domain, identity):
+                having.append(one)
+        except Failure as failure:
+            unread.append(f"queue {one.name}: {failure}")
+    if len(having) > 1:
+        both = " and ".join(pack_queue_id(one.name, identity) for one in having)
+        raise Usage(f"unable to use {identity}: there are {both}; name one of them")
+    if having:
+        return having[0]
+    if unread:
+        raise Temporary(f"unable to find {identity}: {'; '.join(unread)}")
+    queues = ", ".join(home.queues)
+    raise Permanent(f"unable to find {identity}: it is not stored for {domain.decode()} in any queue ({queues})")
+
+
+def _is_stored(home: Home, domain: bytes, identity: str) -> bool:
+    return any(each.long_id == identity for each in read_stored(home, domain))
+
+
 def _order(home: Home, request: RunRequest) -> None:
     """Have one queue delete or return mail. Raises Exit if it has none, Permanent, Temporary."""
     open_layout(home.queue)
-    stored = read_stored(home, request.name)
-    if request.client and not any(each.long_id.encode() == request.client for each in stored):
-        if home.name:
-            print(f"{request.client.decode()}: not stored in queue {home.name}", file=sys.stderr)
-            raise click.exceptions.Exit(1)
-        raise Permanent(f"unable to find {request.client.decode()}: it is not stored for {request.name.decode()}")
+    if request.client and not _is_stored(home, request.name, request.client.decode()):
+        name = pack_queue_id(home.name, request.client.decode())
+        raise Permanent(f"unable to find {name}: it is not stored for {request.name.decode()}")
+    if next(read_stored(home, request.name), None) is None:
+        raise click.exceptions.Exit(1)
     [answer] = ask_for_runs(home, [request])
     if answer.word == RUNNING:
         raise Temporary(f"unable to change what is stored for {request.name.decode()}: {answer.text.decode()}")

@@ -233,7 +233,7 @@ def test_queue_remote_tells_of_one_nexthop_only(home: Home) -> None:
     for more in ([], ["a.example", "b.example"]):
         done = subprocess.run([*words, *more], capture_output=True, timeout=60)
         assert (done.returncode, done.stdout) == (100, b"")
-        assert done.stderr.startswith(b"queue-remote: usage: ")
+        assert done.stderr.startswith(b"queue-remote: fatal: ")
 
 
 def test_the_lines_that_limit_the_mail_are_told_with_those_of_its_relay(home: Home) -> None:
