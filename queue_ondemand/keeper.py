@@ -8,7 +8,8 @@ this process.
 
 A domain that has stored mail is probed, unless control/ondemand says never, and a run delivers the mail when a probe, a
 client's ETRN or the administrator wants it. There is one run of a domain at a time, and RUNS_MOST of all domains; more
-wait.
+wait. A run obeys the limits of its domain, destinationrate and the others, together with the attempts of jobs. While it
+waits for them it keeps no other run waiting, and it gives way to an order of the administrator.
 
 Mail for an `atrn` domain is stored without an attempt. A host that asks with ATRN gets the mail of its domains over its
 own connection, which queue-remote is given: a run for each domain, one after the other. These runs wait for no others
@@ -28,6 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from queue_base.daemon.disk_thread import DiskThread, Result
+from queue_base.daemon.lock import ShareWatch
 from queue_base.errors import complain, reason
 from queue_base.home import Home
 from queue_base.queue.hold_marks import birth_of
@@ -38,6 +40,7 @@ from queue_ondemand.domain_times import DomainTimes, Wake
 from queue_ondemand.ondemand_files import PROGRAM, OnDemandConfig, OnDemandFiles
 from queue_ondemand.remote_link import RemoteLink
 from queue_ondemand.returned_mail import FailedGroup, RequeuedIds, ReturnProcess, compose_return, read_header
+from queue_ondemand.run_limits import LOOK_AGAIN, RunLimits
 from queue_ondemand.run_requests import EtrnLimits
 from queue_wire import logline
 from queue_wire.address import split_address
@@ -104,6 +107,7 @@ STEPS_A_TURN = 0.003
 NAMES_A_STEP = 256
 SHOWN_MOST = 3  # Domains that an alert names.
 PURPOSES = {DELETE_STORED: Purpose.DELETION, BOUNCE_STORED: Purpose.RETURN, REQUEUE_STORED: Purpose.REQUEUE}
+OVER_LIMIT = b"The limits of its domain allow no other delivery now.\n"
 HOST_ASKS = b"Its host asks for it with ATRN.\n"
 TOO_OLD = b"It was stored for too long, and nobody has taken it. (#4.4.7)\n"
 
@@ -111,16 +115,22 @@ Verdicts = list[tuple[bytes, bytes]]
 
 
 class _Storing:
-    """A job whose deferred recipients are being stored. `verdicts` are those of its report; `tried`: there was one."""
+    """A job whose deferred recipients are being stored. `verdicts` are those of its report; `tried`: there was one.
 
-    __slots__ = ("domain", "job", "request", "scope", "tried", "trouble", "verdicts")
+    `limited`: only limits prevent an attempt, so a run is to follow.
+    """
 
-    def __init__(self, job: Job, domain: bytes, verdicts: Verdicts, scope: bytes, tried: bool) -> None:
+    __slots__ = ("domain", "job", "limited", "request", "scope", "tried", "trouble", "verdicts")
+
+    def __init__(
+        self, job: Job, domain: bytes, verdicts: Verdicts, scope: bytes, tried: bool, limited: bool = False
+    ) -> None:
         self.job = job
         self.domain = domain
         self.verdicts = verdicts
         self.scope = scope
         self.tried = tried
+        self.limited = limited
         self.request: StoreRequest | None = None
         self.trouble: OSError | None = None
 
@@ -166,6 +176,12 @@ class Keeper:
         self._remote = remote
         self._put = put
         self._limits = EtrnLimits()
+        # Limits of deliveries, and runs that wait for them.
+        self._run_limits = RunLimits()
+        self._watch = ShareWatch(home)
+        self._limited: dict[bytes, DomainRun] = {}
+        # Domains whose run is to be followed by another one.
+        self._followed: set[bytes] = set()
         self.times = DomainTimes()
         # Jobs of queue-send, runs and probes that queue-remote has, by its number. The domain of a job is None if its
         # mail is not to be stored.
@@ -200,6 +216,10 @@ class Keeper:
     def busy(self) -> bool:
         """Whether mail is being sent by a run, or bounced."""
         return bool(self._sent or self.returns)
+
+    def next_times(self) -> tuple[float | None, float | None]:
+        """Return the times of the next probe or expiry, and of the next domain that has waited for its limits."""
+        return self.times.next_time(), self._run_limits.resumes.next_time()
 
     @property
     def has_steps(self) -> bool:
@@ -269,6 +289,9 @@ class Keeper:
         elif domain is not None and self.times.unreachable(domain, now):
             verdicts = [(TEMPORARY, b"The host could not be reached a short while ago.\n")] * len(job.recipients)
             self._store_deferred(_Storing(job, domain, verdicts, HOST_SCOPE, tried=False))
+        elif domain is not None and not self._apply_limits(now).allows_job(domain):
+            verdicts = [(TEMPORARY, OVER_LIMIT)] * len(job.recipients)
+            self._store_deferred(_Storing(job, domain, verdicts, MESSAGE_SCOPE, tried=False, limited=True))
         else:
             self._try(job, domain)
 
@@ -276,6 +299,8 @@ class Keeper:
         """Have queue-remote try a job; what is deferred is stored unless the domain is None."""
         number = self._remote.start(job.path, job.sender, job.nexthop, job.recipients)
         self._attempts[number] = job, domain
+        if domain is not None:
+            self._run_limits.begin(domain)
 
     def take_report(self, report: Report, now: float) -> None:
         """Take what became of an attempt, a probe, or a group of a run."""
@@ -294,6 +319,8 @@ class Keeper:
             complain(PROGRAM, "warning: internal error: delivery report out of range")
 
     def _end_attempt(self, job: Job, domain: bytes | None, report: Report, now: float) -> None:
+        if domain is not None:
+            self._run_limits.end(domain)
         verdicts = report.verdicts
         whole = len(verdicts) == len(job.recipients)
         if domain is not None and self._lacks_line(domain):
@@ -370,6 +397,8 @@ class Keeper:
                     line = logline.stored_on_demand(item.domain, each.long_id, each.size, each.sender, each.recipient)
                     self._put(pack_log_line(line))
                 self._expect(item.domain, now)
+                if item.limited:
+                    self._follow(item.domain, now)
             self._put(pack_report(Report(item.job.number, scope, item.verdicts)))
         self._store_next()
 
@@ -392,6 +421,8 @@ class Keeper:
         while self._steps and time.perf_counter() < until:
             if next(self._steps[0], self) is self:
                 self._steps.popleft()
+        while (waited := self._run_limits.take_due(now)) is not None:
+            self._resume(waited, now)
         while (due := self.times.take_due(now)) is not None:
             domain = due.domain
             config = self._look(now)
@@ -498,6 +529,7 @@ class Keeper:
         """Delete or return one stored message, whose long id is in the place of the client, or all of a domain."""
         if not self._store.clusters(domain):
             return RunAnswer(EMPTY)
+        self._give_way(domain)
         if domain in self._runs or domain in self._reversals:
             return RunAnswer(RUNNING, b"a delivery is under way; try again when it is over")
         purpose = Purpose.DELETION if request.command == DELETE else Purpose.RETURN
@@ -512,6 +544,7 @@ class Keeper:
     def _tell(self, command: bytes, domain: bytes, now: float) -> RunAnswer:
         """Read the marks or the orders of a domain anew, or say what it waits for."""
         if command == HOLDS:
+            self._give_way(domain)
             self._disk.submit(partial(self._store.read_holds, domain), partial(self._have_read, domain), syncs=False)
         elif command == ORDERS:
             self._take_order(domain)
@@ -530,6 +563,7 @@ class Keeper:
 
     def _take_order(self, domain: bytes) -> None:
         """Begin to carry out the first order about a domain; if there is a run of it, when that is over."""
+        self._give_way(domain)
         if domain in self._runs or domain in self._reversals:
             self._ordered.add(domain)
             return
@@ -657,11 +691,60 @@ class Keeper:
             run.keep(group)
             run.stop()
             self._advance(run)
+        elif run.domain not in self._reversals and (wait := self._limit(run.domain)):
+            run.put_back()
+            self._limited[run.domain] = run
+            self._run_limits.resume(run.domain, time.monotonic(), wait)
+            self._begun -= 1
+            self._start_waiting()
         else:
+            if run.domain not in self._reversals:
+                self._run_limits.begin(run.domain, is_run=True)
             first = group[0].stored
             path = self._store.message_path(run.domain, run.number, first).encode()
             recipients = [record.stored.recipient for record in group]
             self._sent[self._remote.start(path, first.sender, run.domain, recipients)] = run, group
+
+    # Limits of deliveries.
+
+    def _apply_limits(self, now: float) -> RunLimits:
+        """Return the limits, by the control files and the queues that run."""
+        self._watch.look(now)
+        self._run_limits.apply(self._look(now), self._watch.share)
+        return self._run_limits
+
+    def _limit(self, domain: bytes) -> float:
+        """Return the seconds until a run of a domain is to look again whether its limits allow a delivery; 0.0: now."""
+        return self._apply_limits(time.monotonic()).wait(domain)
+
+    def _resume(self, domain: bytes, now: float) -> None:
+        """Go on with a run that has waited for its limits; or start one, for what is left or was stored meanwhile."""
+        run = self._limited.pop(domain, None)
+        if run is not None:
+            self._begun += 1
+            self._advance(run)
+        elif domain in self._runs or domain in self._reversals:
+            self._run_limits.resume(domain, now, LOOK_AGAIN)
+        elif self._store.clusters(domain) and not self._look(now).line(domain).turns:
+            self._start_run(domain, b"probe")
+
+    def _follow(self, domain: bytes, now: float) -> None:
+        """Have a run begin when the limits of a domain allow it, and after the one that there is."""
+        if domain in self._runs:
+            self._followed.add(domain)
+        else:
+            self._run_limits.resume(domain, now, self._run_limits.wait(domain))
+
+    def _give_way(self, domain: bytes) -> None:
+        """End a run that waits for its limits: an order about its domain goes first. A later run does the rest."""
+        run = self._limited.pop(domain, None)
+        if run is None:
+            return
+        if run.chosen != EVERY_RECORD:
+            self._run_limits.resumes.forget(domain)
+        self._begun += 1
+        run.stop()
+        self._advance(run)
 
     def _next_cluster(self, run: DomainRun) -> None:
         number = run.next_cluster()
@@ -697,6 +780,8 @@ class Keeper:
         self._next_cluster(run)
 
     def _end_group(self, run: DomainRun, group: list[ClusterRecord], report: Report, now: float) -> None:
+        if run.domain not in self._reversals:
+            self._run_limits.end(run.domain, is_run=True)
         verdicts = report.verdicts
         if len(verdicts) != len(group):
             verdicts = [(TEMPORARY, b"report mangled\n")] * len(group)
@@ -787,6 +872,9 @@ class Keeper:
                 left = run.oldest / 1_000_000 + line.expire - time.time()
                 self.times.set(run.domain, Wake.EXPIRY, now + max(min(EXPIRY_EVERY, line.expire), left + 1.0))
             self._expect(run.domain, now)
+        if run.domain in self._followed:
+            self._followed.discard(run.domain)
+            self._follow(run.domain, now)
         if reversal is not None:
             self._next_reversed(reversal)
         self._start_waiting()

@@ -108,8 +108,8 @@ class OnDemandDaemon:
             wait = min(wait, process.prepare(poll))
         if self._keeper.has_steps and not self._keeper.leaving:
             return 0.0
-        due = self._keeper.times.next_time()
-        return wait if due is None else max(0.0, min(wait, due - now))
+        due = [when - now for when in self._keeper.next_times() if when is not None]
+        return max(0.0, min(wait, *due)) if due else wait
 
     def _go_on(self, ready: dict[int, int], now: float) -> None:
         """Take reports, results of the disk, and ends of processes. Raises Temporary."""

@@ -12,6 +12,8 @@ from queue_base.control import read_control, read_me, unable_to_parse
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
 from queue_wire.admin.settings import in_force, pack_in_force
+from queue_wire.control.destinationlimits import NO_LINES as NO_LIMITS
+from queue_wire.control.destinationlimits import LimitLines, join_lines, unpack_limits, unpack_rates
 from queue_wire.control.lines import NUMBERS, SIZES, unpack_line, unpack_number, unpack_size
 from queue_wire.control.ondemand import DAY, OnDemandLine, OnDemandLines, unpack_ondemand
 from queue_wire.control.registry import describe_changes
@@ -19,6 +21,8 @@ from queue_wire.format_error import FormatError
 
 PROGRAM = "queue-ondemand"
 NAMES = ("ondemand", "etrninterval", "clustersize", "bouncefrom", "bouncehost", "doublebounceto", "doublebouncehost")
+# Those of destinations, which runs obey.
+LIMITS = ("destinationconcurrency", "destinationlimits", "destinationrate")
 CHECK_SECONDS = 1.0
 NO_LINES: OnDemandLines = {}
 # What holds for stored mail before the first reading that has succeeded; `probe` is the time to look again.
@@ -29,7 +33,10 @@ _NO_LINE = OnDemandLine(probe=0, turns=True)
 
 
 class OnDemandConfig(NamedTuple):
-    """The values of the control files: addresses as bytes, times in seconds. `known`: they have been read."""
+    """The values of the control files: addresses as bytes, times in seconds. `known`: they have been read.
+
+    `limits` and `concurrency` are those of destinations.
+    """
 
     me: bytes
     bouncefrom: bytes
@@ -37,6 +44,8 @@ class OnDemandConfig(NamedTuple):
     lines: OnDemandLines = NO_LINES
     interval: int = NUMBERS["etrninterval"][0]
     cluster_size: int = SIZES["clustersize"][0]
+    limits: LimitLines = NO_LIMITS
+    concurrency: int = NUMBERS["destinationconcurrency"][0]
     known: bool = True
 
     def line(self, domain: bytes) -> OnDemandLine:
@@ -72,7 +81,7 @@ class OnDemandFiles:
 
     def _read(self) -> None:
         try:
-            contents = {name: read_control(self._home, name) for name in NAMES}
+            contents = {name: read_control(self._home, name) for name in (*NAMES, *LIMITS)}
             if contents == self._contents:
                 self._fault = ""
                 return
@@ -91,6 +100,8 @@ class OnDemandFiles:
 def _unpack_contents(home: Home, me: bytes, contents: Mapping[str, bytes | None]) -> OnDemandConfig:
     lines: OnDemandLines = NO_LINES
     interval, cluster_size = NUMBERS["etrninterval"][0], SIZES["clustersize"][0]
+    concurrency = NUMBERS["destinationconcurrency"][0]
+    limits, rates = unpack_limits(b""), unpack_rates(b"")
     words = {"bouncefrom": b"MAILER-DAEMON", "bouncehost": me, "doublebounceto": b"postmaster", "doublebouncehost": me}
     for name, data in contents.items():
         if data is None:
@@ -102,6 +113,12 @@ def _unpack_contents(home: Home, me: bytes, contents: Mapping[str, bytes | None]
                 interval = unpack_number(data, name)
             elif name == "clustersize":
                 cluster_size = unpack_size(data, name)
+            elif name == "destinationconcurrency":
+                concurrency = unpack_number(data, name)
+            elif name == "destinationlimits":
+                limits = unpack_limits(data)
+            elif name == "destinationrate":
+                rates = unpack_rates(data)
             else:
                 words[name] = unpack_line(data)
         except FormatError as error:
@@ -113,4 +130,6 @@ def _unpack_contents(home: Home, me: bytes, contents: Mapping[str, bytes | None]
         lines,
         interval,
         cluster_size,
+        limits=join_lines(limits, rates),
+        concurrency=concurrency,
     )
