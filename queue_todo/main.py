@@ -325,8 +325,11 @@ def take_workers(words: list[str]) -> int:
     """Return how many processes classify, by the words of the command line after --home. Raises Usage."""
     if not words:
         return 1
-    if len(words) != 2 or words[0] != "--workers" or words[1] not in map(str, range(1, WORKERS_MOST + 1)):
-        raise Usage(f"{USAGE}; it is started by queue-start")
+    if words[0] != "--workers" or len(words) > 2:
+        wrong = words[2] if words[0] == "--workers" else words[0]
+        raise Usage(f"{wrong} is not an option; {USAGE}; it is started by queue-start")
+    if len(words) != 2 or words[1] not in map(str, range(1, WORKERS_MOST + 1)):
+        raise Usage(f"--workers needs a number from 1 to {WORKERS_MOST}; {USAGE}")
     return int(words[1])
 
 
