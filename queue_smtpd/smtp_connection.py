@@ -328,7 +328,7 @@ class SmtpConnection:
         if self._reversal is not None:
             self._reversal.hold(False)
 
-    # From whoever runs the loop.
+    # From the daemon, or the process of one connection.
 
     @property
     def proven(self) -> bool:
@@ -392,7 +392,7 @@ class SmtpConnection:
         if not self._session.in_transaction:
             self.end(replies.SHUTTING_DOWN, "stop", now)
 
-    # Ours.
+    # Input and output.
 
     def _take_slice(self) -> None:
         """Take some of what was read; the rest in a later turn of the loop."""

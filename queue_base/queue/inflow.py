@@ -154,7 +154,10 @@ class InflowControl:
             raise QueueTrouble(WRITE, f"unable to queue message: the disk is almost full: {shortage}; {LATER}")
 
     def closed(self) -> str | None:
-        """Return why no mail can be taken: the disk is short, or its limit unknown. None otherwise. Never waits."""
+        """Read control/queueminfree again; return why no mail can be taken: the disk is short, or its limit unknown.
+
+        None if it can be taken. Never waits.
+        """
         self._least = None
         try:
             self._least = read_least(self._home)

@@ -10,8 +10,8 @@ another one, since QMTP has the message before its envelope. Of each package:
     MessageEnded     if a recipient was accepted
 
 Then the client gets an answer for each recipient: K, or with Z or D what has refused the recipient, the sender or the
-message. What is said of the connection cannot be told to the client, since nothing but answers may be sent: it sees the
-end of the connection, and comes again. A package that has begun, and is not complete, is not answered either. What
+message. A reply that is about the connection cannot be sent, since QMTP has only answers to recipients: the client sees
+the end of the connection, and comes again. A package that has begun, and is not complete, is not answered either. What
 breaks the protocol ends the session. So do facts and messages in pieces, which are for queue-intake.
 
     state      waits for
@@ -52,7 +52,7 @@ TURN = 200
 # Of one package, as SMTP's commands would have them; and those that are read to be told to come again.
 RECIPIENT_BYTES = 256 << 10
 RECIPIENTS_READ_MOST = 10_000
-# A message over the limit is read to its end, so that it can be refused for good, if it is not larger.
+# A message over the limit is read to its end, if it is not larger than this: its D comes behind its envelope.
 SKIP_MAX = 64 << 20
 _SHOWN_MAX = 200
 

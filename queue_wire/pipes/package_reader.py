@@ -168,7 +168,7 @@ class PackageReader:
         return self._count
 
     def forget_recipients(self) -> None:
-        """Store no recipients of this package: it is refused. The rest of it is read all the same."""
+        """Store no recipients of this package: it is refused. The rest of it is read."""
         self._over = True
         self._recipients, self._invalid, self._bytes = [], [], 0
 
@@ -462,7 +462,7 @@ class PackageReader:
             self._take(None)
 
     def _take(self, address: bytes | None) -> None:
-        """Take an address, None if it can be none."""
+        """Take an address, None if it is invalid."""
         if self._is_sender:
             self._sender = address
             if self.protocol is Protocol.QMTP:
