@@ -129,7 +129,9 @@ class Acceptance:
         if why:
             self.failed = why
         closed = bool(why) or self._refused or self._databytes is None
-        return QueueFacts(closed, self._slow, max(0, room - self.promised), self.in_hand)
+        stopped = self.writer.inflow.stopped
+        room = max(0, room - self.promised)
+        return QueueFacts(closed, stopped=stopped, slow=self._slow, room=room, waiting=self.in_hand)
 
     def long_id(self, draft: QueueDraft) -> str:
         """Return the long id of a message in this queue, with the queue's name if there are several."""

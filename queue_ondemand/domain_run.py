@@ -129,6 +129,10 @@ class DomainRun:
         """Return whether a message has expired."""
         return record.stored.birth < self.expired_before
 
+    def put_back(self) -> None:
+        """Have `next_group` return the last group once more."""
+        self._records.extendleft(reversed(self._group))
+
     def stop(self) -> None:
         """Leave the rest of the domain: it cannot be reached."""
         self._note(self._records)

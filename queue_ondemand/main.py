@@ -106,8 +106,10 @@ class OnDemandDaemon:
             self._remote.prepare(poll)
         for process in self._keeper.returns:
             wait = min(wait, process.prepare(poll))
-        due = self._keeper.times.next_time()
-        return wait if due is None else max(0.0, min(wait, due - now))
+        if self._keeper.has_steps and not self._keeper.leaving:
+            return 0.0
+        due = [when - now for when in self._keeper.next_times() if when is not None]
+        return max(0.0, min(wait, *due)) if due else wait
 
     def _go_on(self, ready: dict[int, int], now: float) -> None:
         """Take reports, results of the disk, and ends of processes. Raises Temporary."""
@@ -143,7 +145,7 @@ class OnDemandDaemon:
     def _take_job(self, payload: bytes, now: float) -> None:
         if payload == REREAD:
             self._remote.reread()
-            self._out.put(pack_settings(SettingsReport(self._files.reread())))
+            self._out.put(pack_settings(SettingsReport(self._keeper.reread())))
             return
         try:
             job = unpack_job(payload)

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 from queue_base.control import check_modes, read_control, read_me, read_rules, unable_to_parse
 from queue_base.errors import Failure, Temporary
 from queue_base.home import Home
+from queue_base.limits import ALONE, Limits, LimitTable, QueueShare
 from queue_send.log import Log
-from queue_send.scheduler.limits import ALONE, Limits, LimitTable, QueueShare
 from queue_send.scheduler.model import Settings
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain, strip_prepend

@@ -21,6 +21,7 @@ from queue_wire.admin.ondemand_socket import (
     EMPTY,
     FLUSH,
     HOLDS,
+    NO_LINE,
     ON_HOLD,
     ORDERS,
     REQUEUED,
@@ -197,11 +198,14 @@ def _unable(error: OSError, path: str) -> Temporary:
 
 
 class FlushedDomains(NamedTuple):
-    """For how many domains a run is under way or comes soon, which are on hold, and whose hosts have to use ATRN."""
+    """For how many domains a run is under way or comes soon, which are on hold, whose hosts have to use ATRN, and which
+    have no line in control/ondemand any more.
+    """
 
     delivered: int
     held: list[bytes]
     asking: list[bytes]
+    lineless: list[bytes]
 
 
 def flush_domains(home: Home, domains: Mapping[bytes, Collection[str]]) -> FlushedDomains:
@@ -215,6 +219,8 @@ def flush_domains(home: Home, domains: Mapping[bytes, Collection[str]]) -> Flush
     ]
     answers = ask_for_runs(home, requests)
     held = [domain for domain, answer in zip(domains, answers, strict=True) if answer.text == ON_HOLD]
-    asking = [domain for domain, answer in zip(domains, answers, strict=True) if answer.word == UNKNOWN]
+    unknown = {domain: answer.text for domain, answer in zip(domains, answers, strict=True) if answer.word == UNKNOWN}
+    lineless = [domain for domain, text in unknown.items() if text == NO_LINE]
+    asking = [domain for domain, text in unknown.items() if text != NO_LINE]
     delivered = sum(answer.word not in (EMPTY, UNKNOWN) for answer in answers) - len(held)
-    return FlushedDomains(delivered, held, asking)
+    return FlushedDomains(delivered, held, asking, lineless)

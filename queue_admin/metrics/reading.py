@@ -22,7 +22,8 @@ class Reading(NamedTuple):
     """What is known at the time `at`, in seconds since the epoch.
 
     `figures` is empty if queue-send did not answer, and `trouble` says why then. `slow` and `refused` are the marks of
-    in-flow control. `walked` is None if no walk has ended yet.
+    in-flow control. `walked` is None if no walk has ended yet. `silent`: the reading itself takes long, so nothing is
+    known.
     """
 
     at: float
@@ -33,6 +34,7 @@ class Reading(NamedTuple):
     slow: bool
     refused: bool
     walked: Walked | None
+    silent: bool = False
 
     def number(self, name: bytes, *labels: bytes) -> float:
         """Return the sum of the figures of a name whose first labels are these."""
@@ -56,6 +58,12 @@ def take_reading(home: Home, walked: Walked | None) -> Reading:
         disk = None
     marks = slow_mark(home).holds(), refuse_mark(home).holds()
     return Reading(time.time(), figures, trouble, processes, disk, *marks, walked)
+
+
+def silent_reading(at: float, seconds: float) -> Reading:
+    """Return what is known if a reading has not come after some seconds."""
+    trouble = f"the queue has not answered for {seconds:.0f} s: its disk or its queue-send hangs"
+    return Reading(at, [], trouble, [], None, False, False, None, silent=True)
 
 
 def smtpd_processes(home: Home) -> list[ProcessStatus]:

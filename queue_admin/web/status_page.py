@@ -139,7 +139,9 @@ def findings(reading: Reading) -> Markup:
 
 
 def _findings(reading: Reading) -> Iterator[tuple[str, str]]:
-    if not reading.figures:
+    if reading.silent:
+        yield "bad", f"Nothing is known: {reading.trouble}"
+    elif not reading.figures:
         yield "bad", f"Nothing is delivered: {reading.trouble}"
     if reading.refused:
         yield "bad", "Mail is refused: queue-todo is far behind."
@@ -168,7 +170,8 @@ def _tiles(reading: Reading) -> Markup:
         return sum(reading.number(b"messages", channel, state) for channel in (b"local", b"remote"))
 
     if not reading.figures:
-        return tag("p", "Figures of queue-send are shown while it runs.", class_="soft")
+        when = "when it answers" if reading.silent else "while it runs"
+        return tag("p", f"Figures of queue-send are shown {when}.", class_="soft")
     busy = total(b"active") + total(b"new") + total(b"on-disk")
     tiles: list[tuple[str, str, Child]] = [
         ("Active", _count(busy), f"{reading.number(b'running'):.0f} recipients in flight"),

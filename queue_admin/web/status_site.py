@@ -25,7 +25,7 @@ from queue_admin.views.queue_walk import QUEUES, QueueWalk
 from queue_admin.views.ranked_messages import rank
 from queue_admin.views.ranking import Ranking
 from queue_admin.web import status_page
-from queue_admin.web.history import History
+from queue_admin.web.history import PATIENCE, History
 from queue_admin.web.page_server import HTML, Page
 from queue_admin.web.status_page import POLICY, RankedView
 from queue_base.errors import Failure, Temporary
@@ -94,9 +94,13 @@ class StatusSite:
     def _say(self, code: HTTPStatus, text: str, query: str = "") -> Page:
         return self._page(code, [tag("p", text)], query=query)
 
-    def latest(self) -> Reading:
-        """Return a reading that is at most a second old."""
-        return self._history.latest()
+    def ask(self) -> None:
+        """Have a reading taken, which `latest` returns."""
+        self._history.ask()
+
+    def latest(self, patience: float = PATIENCE) -> Reading:
+        """Return a reading that is at most a second old, or what is known if it takes longer than `patience`."""
+        return self._history.latest(patience)
 
     def _read(self) -> Reading:
         return take_reading(self._home, self._oldest.found)
@@ -208,7 +212,10 @@ class SeveralSites:
         except ValueError:
             return self._page(HTTPStatus.BAD_REQUEST, [tag("p", NO_PAGE)])
         if path == "/":
-            readings = {name: site.latest() for name, site in self._sites.items()}
+            for site in self._sites.values():
+                site.ask()
+            until = time.monotonic() + PATIENCE
+            readings = {name: site.latest(max(0.0, until - time.monotonic())) for name, site in self._sites.items()}
             return self._page(HTTPStatus.OK, status_page.overview(readings), refresh=True)
         if path == "/search":
             return self._search(query)

@@ -17,6 +17,7 @@ from queue_base.durable import write_all
 from queue_base.errors import CONFIG, REFUSED, WRITE, QueueTrouble, Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE
+from queue_base.queue.trigger import is_read
 from queue_wire.control.lines import SIZES
 
 # Between Exim's 10 MB and what Postfix wants at its default message size limit, 15 MB; and a round number.
@@ -179,6 +180,11 @@ class InflowControl:
         if shortage:
             return -1, shortage
         return max(0, found.f_bavail * found.f_frsize - least), ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no queue-todo runs. Of several queues, such a one takes mail if no other can; see `is_read`."""
+        return not is_read(self._home)
 
     @property
     def slow(self) -> bool:

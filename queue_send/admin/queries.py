@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from math import ceil
 
+from queue_base.limits import RateLimited
 from queue_base.queue import hold_marks as marks
 from queue_send.admin.figure_list import FigureList
 from queue_send.admin.orders import select_messages
@@ -15,7 +16,7 @@ from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.messages.life_cycle import Messages, State
 from queue_send.peers import Cleaner
-from queue_send.scheduler.destination import Destination, RateLimited, SharedRelay
+from queue_send.scheduler.destination import Destination, SharedRelay
 from queue_send.scheduler.model import Entry
 from queue_send.scheduler.scheduler import Scheduler
 from queue_wire.admin import cause, facts

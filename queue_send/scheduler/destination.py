@@ -7,53 +7,12 @@ at the limit the destination is dead until a probe succeeds.
 
 from collections import deque
 
+from queue_base.limits import CLOCK_SLACK, Limits, RateLimited
 from queue_send.scheduler.fifo import Fifo
-from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Entry
 from queue_send.scheduler.overflow import Overflow
 
-CLOCK_SLACK = 60.0  # Seconds that the time of an event may differ: it is the time at the start of a turn of the loop.
 FORGET_AFTER = 86400  # Seconds after the last failure until an idle destination is forgotten.
-
-
-class RateLimited:
-    """A destination or a relay: its limits, and its recent starts, which are counted for the rate."""
-
-    __slots__ = ("checked_at", "in_flight", "limits", "name", "starts")
-
-    def __init__(self, name: bytes, limits: Limits) -> None:
-        self.name = name
-        self.limits = limits
-        self.in_flight = 0  # Jobs.
-        self.checked_at = 0.0  # The latest time for which the scheduler has a timer.
-        self.starts: deque[float] = deque()
-
-    def own_start(self, now: float) -> float:
-        """Returns when its rate allows the next job, in seconds since the epoch; `now` or earlier is at once.
-
-        Where several queues have turns, that is in its turn.
-        """
-        limits = self.limits
-        turn = limits.share.next_turn(now, limits.turns) if limits.turns else now
-        if limits.rate is None:
-            return turn
-        messages, seconds = limits.rate
-        # A start in the future was counted before the clock was set back.
-        while self.starts and not now - seconds < self.starts[0] <= now + CLOCK_SLACK:
-            self.starts.popleft()
-        return max(turn, self.starts[-messages] + seconds) if len(self.starts) >= messages else turn
-
-    def count_start(self, now: float) -> None:
-        """Counts the start of a job."""
-        self.in_flight += 1
-        if self.limits.rate is not None:
-            self.starts.append(now)
-
-    def take_limits(self, limits: Limits) -> None:
-        """Sets new limits, after HUP."""
-        self.limits = limits
-        if limits.rate is None:
-            self.starts.clear()
 
 
 class SharedRelay(RateLimited):

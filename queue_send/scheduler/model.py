@@ -6,7 +6,7 @@ attempt with the same nexthop (Postfix: qmgr_entry). It becomes one delivery job
 
 from typing import NamedTuple
 
-from queue_send.scheduler.limits import Limits, LimitTable
+from queue_base.limits import Limits, LimitTable
 from queue_wire.admin.returning import RecipientSelector
 
 Recipient = tuple[int, bytes]  # Offset of its record in local/ or remote/, address.

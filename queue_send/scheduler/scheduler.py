@@ -31,8 +31,9 @@ from collections.abc import Collection, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
+from queue_base.limits import RateLimited
 from queue_send.scheduler.admission import Admission, ClassAdmission
-from queue_send.scheduler.destination import Destination, RateLimited, SharedRelay
+from queue_send.scheduler.destination import Destination, SharedRelay
 from queue_send.scheduler.fifo import Fifo
 from queue_send.scheduler.message_classes import MessageClasses
 from queue_send.scheduler.message_set import MessageSet

@@ -23,15 +23,17 @@ domain. Any number of requests on a connection, one after the other. The answers
     running    a delivery was under way already                          252    450
     later      it was asked for a short while ago, or too often, or      458    451
                is on hold, with the text ON_HOLD
-    unknown    the domain is not an on-demand domain of this kind        459    451
+    unknown    the domain is not an on-demand domain of this kind;       459    451
+               with the text NO_LINE if mail is stored for it
 
 `started` to `atrn` is followed by another answer when all that can be delivered has been: `clean` if the connection
 can carry more, since its server waits for a command; `broken` if it cannot. The descriptor is closed before. Nothing
 else may be asked meanwhile.
 
 `orders`, `holds` and `when` are answered with `running` if there is a run of the domain, `empty` if nothing is stored,
-or `later` with the seconds until the next probe, without a text if none is planned. `requeued` is answered with
-`started` and lines, each the domain, the long id that a message had and the one that it has in the queue; or `empty`.
+`unknown` if the domain has no line in control/ondemand any more, or `later` with the seconds until the next probe,
+without a text if none is planned. `requeued` is answered with `started` and lines, each the domain, the long id that a
+message had and the one that it has in the queue; or `empty`.
 
 The socket is in the directory of queue-intake's, where every user may go. Who may ask is up to queue-ondemand.
 """
@@ -61,6 +63,7 @@ UNKNOWN = b"unknown"
 CLEAN = b"clean"
 BROKEN = b"broken"
 ON_HOLD = b"on hold"
+NO_LINE = b"no line in control/ondemand"
 WORDS = (STARTED, EMPTY, RUNNING, LATER, UNKNOWN, CLEAN, BROKEN)
 
 

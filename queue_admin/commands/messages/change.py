@@ -335,6 +335,10 @@ def _flush(home: Home, change: "_Change", stored: StoredChange, by_message: bool
         print(f"on-demand domains whose hosts have to ask for what is stored, with ATRN: {len(flushed.asking)}")
     elif flushed.asking:
         print(f"{flushed.asking[0].decode('ascii', 'replace')}: its host has to ask for what is stored, with ATRN")
+    for domain in flushed.lineless:
+        name = domain.decode("ascii", "replace")
+        why = f"{name} has no line in control/ondemand any more, so it is not known how its mail is to be delivered"
+        print(f"{why}; queuectl requeue --domain {name} sends it by normal routing", file=sys.stderr)
     return change.found or count > 0
 
 

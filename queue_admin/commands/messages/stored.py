@@ -11,12 +11,13 @@ from queue_admin.messages.admin_client import ask_for_runs
 from queue_admin.messages.stored_mail import read_stored, stored_domains
 from queue_admin.printable import size_text, span, word
 from queue_admin.system_accounts import be_owner
+from queue_base.control import read_parsed
 from queue_base.errors import Failure, Permanent, Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, EMPTY, RUNNING, RunRequest
 from queue_wire.control.hostmap import host_key
-from queue_wire.control.ondemand import is_domain_name
+from queue_wire.control.ondemand import OnDemandLines, is_domain_name, unpack_ondemand
 from queue_wire.files.cluster import StoredRecipient
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_queue_id, split_queue_id, unpack_long_id
@@ -70,8 +71,9 @@ def _list(home: Home, domain: bytes, identity: str | None, form: str) -> None:
     """List what one queue has, of all domains if `domain` is empty. Raises Exit if it has nothing of a domain."""
     open_layout(home.queue)
     if not domain:
+        lines = _read_lines(home)
         for name in stored_domains(home):
-            _print_domain(home, name, list(read_stored(home, name)), form)
+            _print_domain(home, name, list(read_stored(home, name)), form, lines is None or name in lines)
         return
     found = False
     for stored in read_stored(home, domain):
@@ -80,6 +82,14 @@ def _list(home: Home, domain: bytes, identity: str | None, form: str) -> None:
             _print_recipient(home, stored, form)
     if not found:
         raise click.exceptions.Exit(1)
+
+
+def _read_lines(home: Home) -> OnDemandLines | None:
+    """Return control/ondemand, None if it cannot be used."""
+    try:
+        return read_parsed(home, "ondemand", unpack_ondemand) or {}
+    except Temporary:
+        return None
 
 
 def _check_id(identity: str) -> bytes:
@@ -141,16 +151,17 @@ def _order(home: Home, request: RunRequest) -> None:
     print(f"{where}{'deleting' if request.command == DELETE else 'returning'} {what}")
 
 
-def _print_domain(home: Home, domain: bytes, stored: list[StoredRecipient], form: str) -> None:
+def _print_domain(home: Home, domain: bytes, stored: list[StoredRecipient], form: str, has_line: bool) -> None:
     messages = {each.long_id: each for each in stored}
     size = sum(each.size for each in messages.values())
     age = time.time() - min((each.birth for each in stored), default=time.time_ns() // 1000) / 1e6
     if form == "json":
         found = {"domain": domain.decode(), "recipients": len(stored), "messages": len(messages), "bytes": size}
-        print(json.dumps(with_queue(home, {**found, "oldest": round(age)})))
+        print(json.dumps(with_queue(home, {**found, "oldest": round(age), "line": has_line})))
         return
     counts = f"{_count(len(stored), 'recipient')} of {_count(len(messages), 'message')}"
-    print(f"{domain.decode()}: {counts}, {size_text(size)}, {span(age)} old")
+    lacks = "" if has_line else "; no line in control/ondemand"
+    print(f"{domain.decode()}: {counts}, {size_text(size)}, {span(age)} old{lacks}")
 
 
 def _count(number: int, what: str) -> str:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.home import Home
+from queue_base.limits import Limits
 from queue_base.queue.layout import open_layout
 from queue_base.reports.bounce_report import BounceFacts, compose_steps
 from queue_base.reports.dsn import STEP
@@ -22,7 +23,6 @@ from queue_send.messages.bounce_file import FailedRecipient, append_failures, re
 from queue_send.notify import notifier
 from queue_send.notify.delay import DelayFacts, compose_notice
 from queue_send.scheduler.fifo import Fifo
-from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Attempt, Entry
 from queue_send.scheduler.overflow import BLOCK, NEVER, Overflow
 from queue_send.scheduler.round_robin import SKIPPED_AT_ONCE, UNTESTED

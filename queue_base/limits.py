@@ -1,5 +1,9 @@
-"""The limits of destinations: control/destinationconcurrency and its like, destinationlimits, destinationrate. Pure."""
+"""The limits of destinations: control/destinationconcurrency and its like, destinationlimits, destinationrate. Pure.
 
+queue-send's scheduler and the runs of queue-ondemand obey them. Where a home has several queues, each has its share.
+"""
+
+from collections import deque
 from typing import NamedTuple
 
 from queue_wire.control.destinationlimits import NO_LINES, LimitLine, LimitLines
@@ -9,6 +13,7 @@ from queue_wire.control.smtproutes import Routes, find_nexthop
 
 # Seconds of a queue's turn, where several queues together may have fewer jobs than there are queues.
 TURN_SECONDS = 30.0
+CLOCK_SLACK = 60.0  # Seconds that the time of an event may differ: it is the time at the start of a turn of the loop.
 
 
 class QueueShare(NamedTuple):
@@ -144,3 +149,43 @@ class LimitTable:
             return name
         relay, relayed = find_nexthop(self._routes, name)
         return relay if relayed else None
+
+
+class RateLimited:
+    """A destination or a relay: its limits, and its recent starts, which are counted for the rate."""
+
+    __slots__ = ("checked_at", "in_flight", "limits", "name", "starts")
+
+    def __init__(self, name: bytes, limits: Limits) -> None:
+        self.name = name
+        self.limits = limits
+        self.in_flight = 0  # Jobs.
+        self.checked_at = 0.0  # The latest time for which the scheduler has a timer.
+        self.starts: deque[float] = deque()
+
+    def own_start(self, now: float) -> float:
+        """Returns when its rate allows the next job, in seconds since the epoch; `now` or earlier is at once.
+
+        Where several queues have turns, that is in its turn.
+        """
+        limits = self.limits
+        turn = limits.share.next_turn(now, limits.turns) if limits.turns else now
+        if limits.rate is None:
+            return turn
+        messages, seconds = limits.rate
+        # A start in the future was counted before the clock was set back.
+        while self.starts and not now - seconds < self.starts[0] <= now + CLOCK_SLACK:
+            self.starts.popleft()
+        return max(turn, self.starts[-messages] + seconds) if len(self.starts) >= messages else turn
+
+    def count_start(self, now: float) -> None:
+        """Counts the start of a job."""
+        self.in_flight += 1
+        if self.limits.rate is not None:
+            self.starts.append(now)
+
+    def take_limits(self, limits: Limits) -> None:
+        """Sets new limits, after HUP."""
+        self.limits = limits
+        if limits.rate is None:
+            self.starts.clear()
