@@ -32,7 +32,7 @@ from queue_wire.pipes.job import REREAD, unpack_job
 from queue_wire.pipes.report import MESSAGE_SCOPE, Report, SettingsReport, pack_ready, pack_report, pack_settings
 from queue_wire.pipes.report import TEMPORARY as DEFERRED
 
-USAGE = "usage: queue-ondemand [--home HOME]"
+USAGE = "usage: queue-ondemand [--home HOME] [--queue NAME]"
 HELP = f"""{USAGE}
 Keeps mail of the domains in control/ondemand until it is asked for. It is started by queue-start.
 """
@@ -106,6 +106,8 @@ class OnDemandDaemon:
             self._remote.prepare(poll)
         for process in self._keeper.returns:
             wait = min(wait, process.prepare(poll))
+        if self._keeper.has_steps and not self._keeper.leaving:
+            return 0.0
         due = [when - now for when in self._keeper.next_times() if when is not None]
         return max(0.0, min(wait, *due)) if due else wait
 
@@ -143,7 +145,7 @@ class OnDemandDaemon:
     def _take_job(self, payload: bytes, now: float) -> None:
         if payload == REREAD:
             self._remote.reread()
-            self._out.put(pack_settings(SettingsReport(self._files.reread())))
+            self._out.put(pack_settings(SettingsReport(self._keeper.reread())))
             return
         try:
             job = unpack_job(payload)
@@ -169,7 +171,8 @@ def check_descriptors() -> None:
         try:
             os.set_inheritable(descriptor, False)
         except OSError as error:
-            raise Usage(f"{USAGE}; it is started by queue-start, which opens descriptor {descriptor}") from error
+            why = f"{reason(error)}; queue-start starts queue-ondemand"
+            raise Usage(f"unable to use descriptor {descriptor}: {why}") from error
 
 
 def serve(home: Home) -> int:

@@ -24,7 +24,6 @@ import uvloop
 from queue_base.daemon.processes import fill_standard_descriptors
 from queue_base.daemon.signals import ignore, keep_children
 from queue_base.durable import write_all
-from queue_base.errors import PERMANENT as EXIT_PERMANENT
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
 from queue_base.errors import Failure, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home, take_queue
@@ -142,10 +141,7 @@ def main(argv: list[str]) -> int:
         if operands[:1] == ["--check"]:
             return run_check(home, operands[1:])
         if operands and operands[0].startswith("--") and operands[0] != "--":
-            raise Usage(f"unknown option {operands[0]}; try --help")
-    except Usage as error:
-        complain(PROGRAM, f"usage: {error}")
-        return EXIT_PERMANENT
+            raise Usage(f"{operands[0]} is not an option; try --help")
     except Failure as error:
         complain(PROGRAM, f"fatal: {error}")
         return error.exit_code

@@ -4,18 +4,18 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
+from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries, ask_for_runs
 from queue_admin.messages.detail import CHANNELS, Detail, failures, injector_uid, mark_reason, read_done_marks
 from queue_admin.messages.last_results import RecipientState, recipient_states
 from queue_admin.messages.message_facts import message_facts, recipient_facts, stored_facts, stored_recipients
-from queue_admin.messages.stored_mail import StoredMail, StoredMessage, ask_for_runs
+from queue_admin.messages.stored_mail import StoredMail, StoredMessage
 from queue_admin.messages.survey import FILE_KINDS, Snapshot, look, read_head
 from queue_admin.printable import one_line, span, visible, word
 from queue_base.errors import Permanent, Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import Layout
 from queue_wire.admin.cause import describe as describe_cause
-from queue_wire.admin.ondemand_socket import RUNNING, WHEN, RunRequest
+from queue_wire.admin.ondemand_socket import NO_LINE, RUNNING, WHEN, RunRequest
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_queue_id, unpack_long_id
 from queue_wire.logline import moment
@@ -132,6 +132,9 @@ def _waits_for(home: Home, message: StoredMessage) -> str:
         return "queue-ondemand does not run, or does not answer"
     if answer.word == RUNNING:
         return "what is stored for the domain is being delivered"
+    if answer.text == NO_LINE:
+        name = message.domain.decode()
+        return f"{name} has no line in control/ondemand any more; queuectl requeue sends it by normal routing"
     if answer.text.isdigit():
         return f"waits for its host to ask, or the next probe in {span(int(answer.text))}"
     return "waits for its host to ask; no probe is planned"

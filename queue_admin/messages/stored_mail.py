@@ -1,33 +1,20 @@
-"""The mail that is stored for on-demand domains: reads it, and asks queue-ondemand to do something with it.
+"""Reads the mail that is stored for on-demand domains.
 
 A message with its recipients at a domain is a StoredMessage: a message that was stored in pieces has several, and so
 has one that is stored for several domains. One may also be in the queue, for other recipients.
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from typing import NamedTuple
 
 from queue_admin.messages.detail import RECEIVED_MOST, received_uid
 from queue_admin.messages.selectors import HEADER_MOST, Selectors, find_subject
 from queue_admin.messages.survey import read_head
-from queue_base.daemon.unix_sockets import connect_to
 from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_wire.admin.ondemand_socket import (
-    EMPTY,
-    FLUSH,
-    ON_HOLD,
-    REQUEST_MOST,
-    SOCKET,
-    UNKNOWN,
-    RunAnswer,
-    RunRequest,
-    pack_run_request,
-    unpack_run_answer,
-)
 from queue_wire.control.ondemand import is_domain_name
 from queue_wire.files.cluster import (
     CLUSTER_MOST,
@@ -42,12 +29,9 @@ from queue_wire.files.cluster import (
 from queue_wire.files.stored_order import HOLD_DIRECTORY, ORDER_DIRECTORY, ORDER_MOST, WHOLE, StoredOrder, unpack_order
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_long_id
-from queue_wire.pipes.framing import NetstringReader
 
-SECONDS = 30.0
 COUNTED_MOST = 10_000  # Messages that are counted for a summary.
 REASON_MOST = 4096
-FLUSHED_MOST = 5000  # Long ids in a request.
 
 
 class StoredMessage(NamedTuple):
@@ -257,52 +241,3 @@ def read_stored(home: Home, domain: bytes) -> Iterator[StoredRecipient]:
             raise Temporary(f"unable to read {path}: {reason(error)}") from error
         for record in found.pending:
             yield record.stored
-
-
-class FlushedDomains(NamedTuple):
-    """For how many domains a run is under way or comes soon, which are on hold, and whose hosts have to use ATRN."""
-
-    delivered: int
-    held: list[bytes]
-    asking: list[bytes]
-
-
-def flush_domains(home: Home, domains: Mapping[bytes, Collection[str]]) -> FlushedDomains:
-    """Have queue-ondemand deliver what is stored for domains. Raises Temporary.
-
-    Of each domain the messages with these long ids are delivered; all if there are none, or more than a request has.
-    """
-    requests = [
-        RunRequest(FLUSH, domain, ",".join(ids if len(ids) <= FLUSHED_MOST else ()).encode())
-        for domain, ids in domains.items()
-    ]
-    answers = ask_for_runs(home, requests)
-    held = [domain for domain, answer in zip(domains, answers, strict=True) if answer.text == ON_HOLD]
-    asking = [domain for domain, answer in zip(domains, answers, strict=True) if answer.word == UNKNOWN]
-    delivered = sum(answer.word not in (EMPTY, UNKNOWN) for answer in answers) - len(held)
-    return FlushedDomains(delivered, held, asking)
-
-
-def ask_for_runs(home: Home, requests: Sequence[RunRequest]) -> list[RunAnswer]:
-    """Return the answers of queue-ondemand. Raises Temporary."""
-    if not requests:
-        return []
-    path = f"{home.queue}/{SOCKET}"
-    answers = []
-    try:
-        with connect_to(path) as connection:
-            connection.settimeout(SECONDS)
-            reader = NetstringReader(REQUEST_MOST)
-            for request in requests:
-                connection.sendall(pack_run_request(request))
-                while (payload := reader.next()) is None:
-                    data = connection.recv(REQUEST_MOST)
-                    if not data:
-                        raise Temporary(f"unable to use {path}: queue-ondemand has closed the connection")
-                    reader.feed(data)
-                answers.append(unpack_run_answer(payload))
-    except OSError as error:
-        raise Temporary(f"unable to ask queue-ondemand at {path}: {reason(error)}; start the suite") from error
-    except FormatError as error:
-        raise Temporary(f"unable to use {path}: {error}") from error
-    return answers

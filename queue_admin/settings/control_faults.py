@@ -23,7 +23,7 @@ from queue_wire.control.lines import numbered_lines
 from queue_wire.control.listeners import IMPLICIT_TLS, ON_DEMAND, unpack_listener, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.networks import unpack_networks
-from queue_wire.control.ondemand import unpack_on_demand_users, unpack_ondemand
+from queue_wire.control.ondemand import on_demand_routes, unpack_on_demand_users, unpack_ondemand
 from queue_wire.control.registry import BY_NAME, FILES, OF_QMAIL, ONE_VALUE, check, is_copy, nearest_name
 from queue_wire.control.rewrite import LOCAL, rewrite
 from queue_wire.control.smtpdcert import unpack_certificate_lines
@@ -92,6 +92,8 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
     yield from _unreadable_users(home)
     if not faulty & {"ondemand", "me", "locals", "percenthack", "virtualdomains", "envnoathost"}:
         yield from _local_on_demand(home)
+    if not faulty & {"ondemand", "smtproutes"}:
+        yield from _routed_twice(home)
     yield from _deaf_listeners(home)
     yield from _unknown_classes(home, faulty)
     if "checkpassword" not in faulty:
@@ -308,6 +310,15 @@ def _local_on_demand(home: Home) -> Iterator[ControlFault]:
             by = steps[-1].partition(b":")[0].decode("ascii")
             why = f"{quoted(domain)} is local by control/{by}, so nothing is stored for it; remove it from one of them"
             yield ControlFault("ondemand", None, why)
+
+
+def _routed_twice(home: Home) -> Iterator[ControlFault]:
+    """Yield the domains that have a relay in control/ondemand, and a line of their own in control/smtproutes."""
+    routes = read_parsed(home, "smtproutes", unpack_routes) or {}
+    for domain in on_demand_routes(read_parsed(home, "ondemand", unpack_ondemand) or {}):
+        if domain in routes:
+            why = f"{quoted(domain)} has a relay in control/ondemand, so this line is not used; remove one of them"
+            yield ControlFault("smtproutes", None, why)
 
 
 def _deaf_listeners(home: Home) -> Iterator[ControlFault]:

@@ -181,6 +181,9 @@ def count_buckets(queue: str, kind: str) -> int:
     try:
         with os.scandir(f"{queue}/{kind}") as entries:
             found = {entry.name for entry in entries if entry.name.isdigit() and entry.is_dir(follow_symlinks=False)}
+    except FileNotFoundError as error:
+        why = f"{reason(error)}; mount its disk, or make the queue with queuectl init"
+        raise Temporary(f"unable to read {queue}/{kind}: {why}") from error
     except OSError as error:
         raise Temporary(f"unable to read {queue}/{kind}: {reason(error)}") from error
     # Such as a person's `007`, which is no directory of the queue.

@@ -92,6 +92,8 @@ class SendmailOptions(Options):
             self._place += 1
             if letters == "--":
                 return
+            if letters.startswith("--"):
+                raise Usage(f"{ascii(letters)[1:-1]} is not an option; {USAGE}")
             while letters := letters[1:]:
                 if self._option(letters[0], letters[1:]):
                     break

@@ -77,9 +77,11 @@ class Rereads:
         if self._intake is not None:
             self._intake.send_reread()
         asked = []
+        # Other daemons notice a change when they have something to do. queue-ondemand says at once what becomes of mail
+        # that is stored for a domain whose line was removed.
         keepers = [] if self._keeper is None else [self._keeper]
-        for daemon in (self._local, *self._remotes, *keepers) if answer is not None else ():
-            if daemon.reread():
+        for daemon in (self._local, *self._remotes, *keepers) if answer is not None else keepers:
+            if daemon.reread() and answer is not None:
                 asked.append((daemon, daemon.asked))
         self._waiting.append(_WaitingReread(self._todo.send_reread(), asked, now + TODO_WAIT, fault, answer))
 

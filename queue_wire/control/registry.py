@@ -200,10 +200,15 @@ FILES: tuple[ControlFile, ...] = (
         "routing",
     ),
     ControlFile(
-        "ondemand", MAP, "none", "domains whose mail is kept", (*_SEND, "queue-ondemand", *_SMTPD), HUP, "on demand",
+        "ondemand", MAP, "none", "stored mail", (*_SEND, "queue-ondemand", *_REMOTE, *_SMTPD), HUP,
+        "on demand",
     ),
     ControlFile("ondemandusers", MAP, "none", "domains that users take with ATRN", _SMTPD, CONNECTION, "on demand"),
     _number("etrninterval", "time between two ETRN for a domain", ("queue-ondemand",), SECOND, "on demand"),
+    ControlFile(
+        "clustersize", SIZE, "`256K`", "size of files of stored mail", ("queue-ondemand",), SECOND,
+        "on demand",
+    ),
     ControlFile("helohost", TABLE, "`me`", "name in EHLO", _REMOTE, SECOND, "routing"),
     ControlFile("outgoingip", TABLE, "the system's choice", "address to connect from", _REMOTE, SECOND, "routing"),
     _number("timeoutconnect", "time for a connection", _REMOTE, SECOND, "routing"),

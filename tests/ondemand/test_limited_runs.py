@@ -18,7 +18,7 @@ from queue_ondemand.domain_store import DomainStore
 from queue_ondemand.keeper import Keeper
 from queue_ondemand.ondemand_files import OnDemandFiles
 from queue_ondemand.remote_link import RemoteLink
-from queue_wire.admin.ondemand_socket import DELETE, FLUSH, HOLDS, LATER, RUNNING, STARTED, RunRequest
+from queue_wire.admin.ondemand_socket import DELETE, FLUSH, HOLDS, LATER, RUNNING, STARTED, RunAnswer, RunRequest
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, unpack_job
 from queue_wire.pipes.report import MESSAGE_SCOPE, SUCCESS, Report, pack_report
@@ -41,6 +41,7 @@ class World:
         self._reports, self._report = os.pipe()
         self._jobs = NetstringReader()
         self.jobs: list[Job] = []
+        self.answers: list[RunAnswer] = []
         self.put: list[bytes] = []
         self.disk = DiskThread()
         self.link = RemoteLink(self._ours.fileno(), self._reports)
@@ -85,7 +86,8 @@ class World:
             self.turn()
 
     def ask(self, command: bytes, name: bytes = DOMAIN) -> bytes:
-        return self.keeper.answer(RunRequest(command, name, b"")).word
+        answer = self.keeper.answer(RunRequest(command, name, b""), self.answers.append) or self.answers.pop()
+        return answer.word
 
     @property
     def waits(self) -> bool:

@@ -249,6 +249,15 @@ def test_check_names_users_without_a_password_and_domains_on_demand_that_are_loc
     assert "joe" not in queuectl(home, "config", "check", code=1)[0]
 
 
+def test_check_names_domains_that_have_two_relays(home: Home) -> None:
+    control = Path(home.control)
+    (control / "ondemand").write_text("a.example:etrn relay [::1]:26\nb.example:etrn relay c\nc.example:etrn\n")
+    (control / "smtproutes").write_text("A.example:d\n.example:d\nc.example:d\n:d\n")
+    assert queuectl(home, "config", "check", code=1)[0].splitlines() == [
+        "control/smtproutes: 'a.example' has a relay in control/ondemand, so this line is not used; remove one of them"
+    ]
+
+
 def test_check_looks_at_the_program_that_knows_the_passwords(home: Home, tmp_path: Path) -> None:
     program = tmp_path / "check"
     line = Path(home.control, "checkpassword")
