@@ -14,7 +14,7 @@ from queue_ondemand.domain_run import DomainRun
 from queue_remote.smtp.transaction import Transaction
 from queue_smtp.client import ClientState, Event, Session, SmtpClient
 from queue_smtp.dotstuff import stuff
-from queue_smtp.server import ServerState
+from queue_smtp.server_session import ServerState
 from queue_wire.files.cluster import (
     DONE,
     ClusterRecord,
