@@ -9,7 +9,7 @@ from queue_base.errors import Temporary
 from queue_base.home import Home, enqueue_program
 from queue_smtp.auth_server import CRAM_MD5
 from queue_smtp.incoming import MessageLimits
-from queue_smtp.server import ServerSettings
+from queue_smtp.server_session import ServerSettings
 from queue_smtpd.auth.authenticator import AuthOffer
 from queue_smtpd.sessions.relay_rules import RelayRules, unpack_hosts_list
 from queue_smtpd.sessions.session import NOBODY, SessionSetup

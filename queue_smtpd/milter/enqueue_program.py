@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from queue_base.daemon.program_group import FileAction, signal_group, start_group
 from queue_base.durable import write_all
 from queue_base.errors import NO_PROGRAM, explain_code, is_permanent, known_code, reason
 from queue_base.home import Home
@@ -85,7 +86,7 @@ class _RunningProgram:
     def kill(self) -> None:
         """Kill it, and what it has started in its process group. It is reaped when it has ended."""
         if self._alive:
-            os.killpg(self._pid, signal.SIGKILL)
+            signal_group(self._pid, signal.SIGKILL)
 
 
 class EnqueuePrograms:
@@ -134,25 +135,17 @@ class EnqueuePrograms:
     async def _run(self, program: str, environment: dict[bytes, bytes], given: _Input) -> int:
         """Return its exit code, or the negative number of a signal. Raises OSError, and TimeoutError of the caller."""
         message, envelope = given.handles
-        said = (
-            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
-            if self._log is None
-            else (os.POSIX_SPAWN_DUP2, self._log, 2)
-        )
-        pid = os.posix_spawn(
-            program,
-            [program],
-            environment,
-            file_actions=[(os.POSIX_SPAWN_DUP2, message, 0), (os.POSIX_SPAWN_DUP2, envelope, 1), said],
-            setpgroup=0,
-            setsigmask=[],
-            setsigdef=[signal.SIGPIPE, signal.SIGHUP, signal.SIGTERM, signal.SIGINT],
-        )
+        actions: list[FileAction] = [(os.POSIX_SPAWN_DUP2, message, 0), (os.POSIX_SPAWN_DUP2, envelope, 1)]
+        if self._log is None:
+            actions.append((os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0))
+        else:
+            actions.append((os.POSIX_SPAWN_DUP2, self._log, 2))
+        pid = start_group([os.fsencode(program)], environment, actions)
         try:
             running = _RunningProgram(pid)
         except OSError:
             # Such as for lack of descriptors. Nobody would learn what became of it.
-            os.killpg(pid, signal.SIGKILL)
+            signal_group(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise
         try:

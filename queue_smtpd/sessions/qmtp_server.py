@@ -29,13 +29,11 @@ from queue_smtp import server_replies as replies
 from queue_smtp.command import SenderParameters
 from queue_smtp.incoming import IncomingMessage
 from queue_smtp.path import is_mailbox
-from queue_smtp.server import ServerSettings, ServerState
 from queue_smtp.server_events import (
     BadCommand,
     MessageBegun,
     MessageEnded,
     MessagePiece,
-    Question,
     RecipientGiven,
     SenderGiven,
     ServerEvent,
@@ -43,6 +41,7 @@ from queue_smtp.server_events import (
     TransactionDropped,
 )
 from queue_smtp.server_replies import ServerReply
+from queue_smtp.server_session import ServerSession, ServerSettings, ServerState
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.package_reader import Begin, Data, Package, PackageReader, Protocol
@@ -58,27 +57,19 @@ SKIP_MAX = 64 << 20
 _SHOWN_MAX = 200
 
 
-class QmtpServer:
-    """One session. The attributes without an underscore are for the caller to read, and are those of SmtpServer."""
+class QmtpServer(ServerSession):
+    """One session of QMTP."""
 
     __slots__ = (
-        *("_accepted", "_asked", "_decided", "_errors", "_events", "_fault", "_impossible", "_incoming", "_out"),
-        *("_package", "_reader", "_settings", "_transaction", "_turn", "asked", "paused", "smtputf8", "state"),
-    )
+        "_accepted", "_asked", "_decided", "_fault", "_impossible", "_package", "_reader", "_transaction", "_turn",
+    )  # fmt: skip
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._settings = settings
-        self.state = ServerState.GREETING
-        self.asked: Question | None = None
-        self.smtputf8 = False
-        self.paused = False
+        super().__init__(settings, ServerState.GREETING)
         self._reader = self._new_reader()
-        self._out: list[bytes] = []
-        self._events: list[ServerEvent] = []
-        self._errors = self._turn = 0
+        self._turn = 0
         # A message was begun, and its transaction is not over.
         self._transaction = False
-        self._incoming = IncomingMessage(settings.message)
         # What refuses all of the package that is being read.
         self._fault: ServerReply | None = None
         # A complete package, and the replies to its recipients so far; None: its message decides.
@@ -90,28 +81,19 @@ class QmtpServer:
 
     @property
     def wants_data(self) -> bool:
-        """Whether the caller should read from the client."""
         return self.state is not ServerState.CLOSED and self.asked is None
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a message has begun that is not refused."""
         return self._transaction
 
     def feed(self, data: bytes) -> list[ServerEvent]:
-        """Take bytes from the client; return what they mean."""
         if self.state is ServerState.CLOSED:
             return []
         self._reader.feed(data)
         self._turn = 0
         self.paused = False
         return self._go_on()
-
-    def data_to_send(self) -> bytes:
-        """Return the answers to send since the last call."""
-        data = b"".join(self._out)
-        self._out.clear()
-        return data
 
     def greet(self, reply: ServerReply | None = None) -> list[ServerEvent]:
         """Begin, or turn the client away. QMTP has no greeting."""
@@ -132,11 +114,9 @@ class QmtpServer:
         return self._take_events()
 
     def forget_input(self) -> None:
-        """Forget what the client has sent behind the open question: it is gone, and would hear of none of it."""
         self._reader = self._new_reader()
 
     def answer(self, reply: ServerReply | None = None) -> list[ServerEvent]:
-        """Answer the question in `asked`, with None for yes."""
         asked = self.asked
         assert asked is not None
         self.asked = None
@@ -268,10 +248,6 @@ class QmtpServer:
 
     # Refusals, and the end of a package.
 
-    def _ask(self, question: Question) -> None:
-        self.asked = question
-        self._events.append(question)
-
     def _refuse(self, shown: bytes, reply: ServerReply) -> None:
         """Report what is wrong."""
         self._events.append(BadCommand(shown, reply))
@@ -334,10 +310,6 @@ class QmtpServer:
 
     def _new_reader(self) -> PackageReader:
         return PackageReader(Protocol.QMTP, self._settings.recipients, RECIPIENT_BYTES)
-
-    def _take_events(self) -> list[ServerEvent]:
-        events, self._events = self._events, []
-        return events
 
 
 def _pack(reply: ServerReply) -> bytes:

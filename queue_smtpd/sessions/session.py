@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from queue_smtp import server_replies as replies
 from queue_smtp.auth_server import PasswordGiven, VerifierWanted
-from queue_smtp.server import ServerSettings, ServerState, SmtpServer
+from queue_smtp.server import SmtpServer
 from queue_smtp.server_events import (
     BadCommand,
     ClientChanged,
@@ -36,6 +36,7 @@ from queue_smtp.server_events import (
     UserRefused,
 )
 from queue_smtp.server_replies import ServerReply
+from queue_smtp.server_session import ServerSession, ServerSettings, ServerState
 from queue_smtpd.sessions import session_log as log
 from queue_smtpd.sessions.client_facts import ClientFacts, TlsFacts, replace_client
 from queue_smtpd.sessions.forged_results import ForgedResults
@@ -194,7 +195,7 @@ class SmtpSession:
         self._filtered = setup.filters.any
         self._begun = now
         nonce = secrets.token_hex(16).encode() if setup.settings.turns else b""
-        self._server: SmtpServer | QmtpServer = (
+        self._server: ServerSession = (
             QmtpServer(setup.settings) if setup.qmtp else SmtpServer(setup.settings, nonce)
         )
         self._speaks_for_others = False
@@ -238,7 +239,7 @@ class SmtpSession:
     @property
     def paused(self) -> bool:
         """Whether the caller should feed it again, perhaps with nothing, when others have had their turns."""
-        return isinstance(self._server, QmtpServer) and self._server.paused
+        return self._server.paused
 
     @property
     def envelope_last(self) -> bool:

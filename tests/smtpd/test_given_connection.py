@@ -213,7 +213,10 @@ def test_control_files_that_cannot_be_used_turn_the_client_away_for_now(smtpd_ho
     ("words", "said"),
     [
         (["mta"], "'mta' is not a role; it is one of mx, submission, submissions, qmtp, odmr, odmrs; usage: "),
-        (["mx", "open"], "'open' is not an option of a role; it is one of bare, proxy, noauth, priority=CLASS; usage: "),
+        (
+            ["mx", "open"],
+            "'open' is not an option of a role; it is one of bare, proxy, noauth, priority=CLASS; usage: ",
+        ),
         (["odmr", "noauth"], "odmr takes no mail, and needs AUTH: it has no option but proxy; usage: "),
         (["--x"], "--x is not an option; usage: "),
         (["mx"], "descriptor 0 is no connection, and a daemon listens where control/smtpd says; usage: "),

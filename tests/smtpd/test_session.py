@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_smtp.incoming import MessageLimits
-from queue_smtp.server import ServerSettings
+from queue_smtp.server_session import ServerSettings
 from queue_smtpd.milter.milter_client import UNAVAILABLE
 from queue_smtpd.sessions.relay_rules import MailboxFound
 from queue_smtpd.sessions.session import SenderFiltered

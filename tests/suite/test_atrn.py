@@ -15,42 +15,28 @@ from pathlib import Path
 
 import pytest
 
-from queue_smtp.auth_server import make_verifier
 from queue_wire.admin.ondemand_socket import ATRN, ETRN, FLUSH, LATER
-from queue_wire.control.smtpdusers import Proof, SharedSecret, UserPasswords, pack_users
+from queue_wire.control.smtpdusers import SharedSecret
 from support.local.good_mail import GoodMail
 from support.processes.ondemand_client import ask
 from support.processes.suite import Suite, enqueue, program, wait_until
 from support.queues.home import make_several
 from support.queues.letters import letter_text, token_of
 from support.send.control import queuectl
-from support.servers.certificate import make_certificate
 from support.servers.smtp.sink import Sink, Taken
-from support.smtpd.odmr_host import PASSWORD, OdmrHost, fetch
+from support.smtpd.odmr_host import PASSWORD, OdmrHost, fetch, give_users, make_provider
 from support.smtpd.smtpd_daemon import SmtpdDaemon
 from support.tools import need
 
 STORED = r"^delivery \d+: success: stored_for_(customer|branch|other)\.example/Its_host_asks_for_it_with_ATRN"
 ENDED = r"^ondemand customer\.example ended: "
-DOMAINS = ("customer.example", "branch.example", "other.example")
 
 
 @pytest.fixture
 def provider(mail: GoodMail, tmp_path: Path) -> GoodMail:
     """Give a site with three domains of two users."""
-    certificate, key = make_certificate(tmp_path)
-    mail.control("smtpdcert", f":{certificate} {key}\n")
-    mail.control("ondemand", "".join(f"{domain}:atrn\n" for domain in DOMAINS))
-    mail.control("ondemandusers", "customer:customer.example,branch.example\nanother:other.example\n")
-    verifier = make_verifier(PASSWORD.encode(), b"0123456789abcdef")
-    give_users(mail, customer=verifier, another=verifier, nobody=verifier)
+    make_provider(mail, tmp_path)
     return mail
-
-
-def give_users(mail: GoodMail, **users: Proof) -> None:
-    path = Path(mail.home.control, "smtpdusers")
-    path.touch(0o640)
-    path.write_bytes(pack_users(UserPasswords({name.encode(): proof for name, proof in users.items()}, b"s" * 32)))
 
 
 @pytest.fixture

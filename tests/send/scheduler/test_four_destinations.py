@@ -61,7 +61,8 @@ def test_of_the_messages_for_a_fast_host_and_three_sick_ones_those_for_the_fast_
     assert all(0 < attempts <= ATTEMPTS_MOST for attempts in beside.attempts.values()), beside.attempts
     # Seconds depend on what else the machine does, CPU seconds little. The others wait, or are deferred in time.
     work = [sum(outcome.cpu[name] for name in ("queue-send", "queue-remote")) for outcome in (alone, beside)]
-    assert work[1] < 2.5 * work[0], work
+    # A fraction of a second is too little to compare: it is counted in steps of 10 ms.
+    assert work[1] < 2.5 * work[0] + 0.5, work
 
 
 def test_a_host_that_says_421_to_mail_is_given_up_as_one_that_greets_so() -> None:
