@@ -53,7 +53,7 @@ class Dsn(NamedTuple):
 
 
 def compose_dsn(facts: Dsn) -> Iterator[bytes]:
-    """Yields the report in pieces, some of them empty; the work between two of them is for STEP recipients at most.
+    """Yield the report in pieces, some of them empty; the work between two of them is for STEP recipients at most.
 
     Every address is in both lists, with its status. Each list has REASONS_MOST bytes of reasons; the addresses
     after that have none, so that long replies about many recipients do not make a huge report.
