@@ -9,8 +9,10 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
+from queue_admin.messages.stored_mail import COUNTED_MOST
 from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_base.queue.layout import Layout, open_layout
@@ -24,12 +26,14 @@ EVERY = 60.0  # Seconds from the end of a walk to the next one, at least.
 class Walked(NamedTuple):
     """What a walk has found: the birth of the oldest message in seconds since the epoch, None for an empty queue.
 
-    `unclassified` is the number of messages in todo/, and `at` the time of the end of the walk.
+    `unclassified` is the number of messages in todo/, and `at` the time of the end of the walk. `stored` is how many
+    messages are stored for on-demand domains, counted for each domain; COUNTED_MOST if there are more.
     """
 
     oldest: float | None
     unclassified: int
     at: float
+    stored: int = 0
 
 
 class OldestWalk:
@@ -38,7 +42,7 @@ class OldestWalk:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._oldest: float | None = None
-        self._unclassified = 0
+        self._unclassified = self._stored = 0
         self.found: Walked | None = None
 
     def steps(self) -> Iterator[None]:
@@ -57,7 +61,12 @@ class OldestWalk:
                 self._unclassified += len(piece)
                 self._look([self._layout.mess(int(name)) for name in piece if name not in marked])
                 yield
-        self.found = Walked(self._oldest, self._unclassified, time.time())
+        for domain in _all_names(f"{self._layout.queue}/ondemand"):
+            if self._stored < COUNTED_MOST:
+                names = _all_names(f"{self._layout.queue}/ondemand/{domain}/mess")
+                self._stored += sum(1 for _ in islice(names, COUNTED_MOST - self._stored))
+                yield
+        self.found = Walked(self._oldest, self._unclassified, time.time(), self._stored)
 
     def finish_within(self, seconds: float) -> Walked | None:
         """Do all steps, for so many seconds at most; return what was found, None if there was no time for it."""
@@ -130,6 +139,15 @@ def _names(directory: str) -> list[str]:
         return [name for name in os.listdir(directory) if is_id(name)]
     except OSError:
         return []
+
+
+def _all_names(directory: str) -> Iterator[str]:
+    """Yield the names in a directory; none if it cannot be read."""
+    try:
+        with os.scandir(directory) as entries:
+            yield from (entry.name for entry in entries)
+    except OSError:
+        return
 
 
 def _pieces(names: list[str]) -> Iterator[list[str]]:
