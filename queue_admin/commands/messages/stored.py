@@ -69,6 +69,7 @@ def command(
 
 def _list(home: Home, domain: bytes, identity: str | None, form: str) -> None:
     """List what one queue has, of all domains if `domain` is empty. Raises Exit if it has nothing of a domain."""
+    open_layout(home.queue)
     if not domain:
         _list_domains(home, form)
         return
