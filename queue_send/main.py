@@ -25,6 +25,7 @@ from queue_send.admin.orders import Orders
 from queue_send.admin.queries import Queries
 from queue_send.admin.rereads import Rereads
 from queue_send.admin.watchdog import Watchdog
+from queue_send.cleaner import Cleaner
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles, seconds_in_environment
 from queue_send.counters import Counters
@@ -41,7 +42,7 @@ from queue_send.messages.life_cycle import Messages
 from queue_send.messages.message_files import Store
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
-from queue_send.peers import Cleaner, Notices, TodoCommands
+from queue_send.peers import Notices, TodoCommands
 from queue_send.readiness import Readiness
 from queue_send.running_queues import RunningQueues
 from queue_wire import logline
@@ -97,7 +98,7 @@ class QueueSend:
         )  # fmt: skip
         todo = Notices(
             "queue-todo", processes.TODO_NOTICES, commands, messages.arrive, log, budget, shutdown,
-            announce=self._announce, passed=messages.none_late, answer=messages.answer, freeze=messages.freeze,
+            announce=self._announce, passed=messages.none_late, answer=messages.answer, hold=messages.hold_new,
             defer=messages.defer_classification,
         )  # fmt: skip
         pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, budget, shutdown)

@@ -38,13 +38,12 @@ def find_message(layout: Layout, name: str) -> Snapshot:
     return snapshot
 
 
-def find_stored(home: Home, name: str) -> list[StoredMessage]:
+def find_stored(mail: StoredMail, name: str) -> list[StoredMessage]:
     """Return what is stored of a message with an id. Raises Usage if the id is invalid, or several messages have it."""
     try:
         message, birth = unpack_long_id(name)
     except FormatError as error:
         raise Usage(f"unable to find message: {error}") from error
-    mail = StoredMail(home)
     if birth is not None:
         return mail.find(name)
     names = sorted(mail.find_number(message))

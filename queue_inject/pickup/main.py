@@ -106,7 +106,7 @@ class Pickup:
                     return f"{self._maildrop} is on a disk that is read-only"
             except OSError as error:
                 return f"unable to use {self._maildrop}: {reason(error)}"
-        return self._inflow.closed()
+        return self._inflow.why_closed()
 
     def _group_of_files(self) -> int | None:
         """Return the group that maildrop/ gives to files created in it, by its set-group-id bit, or None."""

@@ -9,12 +9,12 @@ from heapq import nlargest
 from itertools import islice
 
 from queue_base.daemon.disk_thread import DiskThread
+from queue_send.cleaner import Cleaner
 from queue_send.clock import Clock
 from queue_send.counters import Counters, TimeColumns
 from queue_send.delivery.channel import Channel
 from queue_send.log import Log
 from queue_send.messages.life_cycle import Messages
-from queue_send.peers import Cleaner
 from queue_send.scheduler.destination import Destination
 from queue_wire.admin.figure import Figure
 

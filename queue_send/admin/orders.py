@@ -13,12 +13,12 @@ from functools import partial
 from queue_base.durable import Commit
 from queue_base.errors import reason as why
 from queue_base.queue import hold_marks as marks
+from queue_send.cleaner import Cleaner
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.disk_retry import DiskRetry
 from queue_send.log import Log
 from queue_send.messages.life_cycle import Messages
-from queue_send.peers import Cleaner
 from queue_wire import logline
 from queue_wire.admin import socket as wire
 from queue_wire.admin.returning import RecipientSelector

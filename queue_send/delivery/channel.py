@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.daemon.pipes import PeerLost
 from queue_base.errors import reason
+from queue_send.cleaner import Cleaner
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.counters import Counters
@@ -28,7 +29,6 @@ from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
 from queue_send.messages.message_files import Piece, Store
 from queue_send.notify.delay import DelayNotifier
-from queue_send.peers import Cleaner
 from queue_send.scheduler.model import Action, Alive, Attempt, Dead, Defer, Entry, Expire, Finish, Start, Withdrawn
 from queue_send.scheduler.retry import AGAIN_AFTER, SKIPS, next_attempt, within_lifetime
 from queue_send.scheduler.scheduler import Scheduler

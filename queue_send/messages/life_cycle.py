@@ -40,6 +40,7 @@ from queue_base.durable import Commit
 from queue_base.errors import reason
 from queue_base.queue import hold_marks as marks
 from queue_send.admin.bounce_orders import BounceOrders
+from queue_send.cleaner import Cleaner
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.counters import Counters
@@ -54,7 +55,6 @@ from queue_send.messages.message_changes import MessageChanges
 from queue_send.messages.message_files import Store
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
-from queue_send.peers import Cleaner
 from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
 from queue_wire import logline
 from queue_wire.admin.returning import RecipientSelector
@@ -584,7 +584,7 @@ class Messages:
         for channel in self.channels.values():
             channel.scheduler.forget(message)
 
-    def freeze(self, message: int) -> None:
+    def hold_new(self, message: int) -> None:
         """Notes the mark in hold/ of a new message, which arrives later. It was made before this notice came."""
         self.store.held.add(message)
 

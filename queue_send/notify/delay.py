@@ -189,7 +189,7 @@ class DelayNotifier(Notifier):
     def release(self, message: int) -> bool:
         """Cancels the notice of a message that ends; returns False if queue-enqueue has it: then MayEnd follows."""
         if not (self._tasks or self._children or self._sizes or self._composed or self._unwritten):
-            return True  # There is nothing about any message, as mostly.
+            return True  # The usual case: there is nothing about any message.
         if not self.drop(message):
             self._ended.add(message)
             return False

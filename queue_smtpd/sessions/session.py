@@ -103,7 +103,7 @@ class RecipientFiltered(NamedTuple):
 
 
 class ReplyDelayed(NamedTuple):
-    """The replies go to the client after so many seconds, and until then nothing of it is taken."""
+    """The replies go to the client after so many seconds. Until then no bytes of the client are taken."""
 
     seconds: float
 
@@ -686,7 +686,7 @@ class SmtpSession:
             self._recipients.append(wanted.recipient)
             self._lines.append(log.recipient_accepted(self._number, wanted.recipient))
         else:
-            # Why a lookup failed may name paths of this host, which are nobody's business.
+            # Why a lookup failed may name paths of this host, so it is for the log alone.
             said = reply._replace(text=why) if why and reply == replies.RECIPIENT_UNDECIDED else reply
             self._log_refusal(b"RCPT <%s>" % wanted.recipient, said)
         return self._server.answer(reply)
@@ -714,7 +714,7 @@ def _reply_to_message(answer: Answer | None) -> ServerReply:
     if answer is not None and answer.letter == ACCEPTED:
         return replies.MESSAGE_TAKEN._replace(text=answer.text)
     if answer is not None and answer.letter == PERMANENT:
-        # It is about the message, such as its size. A Z may name paths of this host, which are nobody's business.
+        # It is about the message, such as its size. A Z may name paths of this host, so only the log has its text.
         found = _STATUS.search(answer.text)
         status = found[1] if found else replies.MESSAGE_REFUSED.status
         return replies.MESSAGE_REFUSED._replace(status=status, text=_STATUS.sub(b"", answer.text))

@@ -132,7 +132,7 @@ class Resubmission(NamedTuple):
     message: int
 
 
-class Frozen(NamedTuple):
+class Held(NamedTuple):
     """A message that is being classified has got a mark in hold/."""
 
     message: int
@@ -193,7 +193,7 @@ def pack_answer(answer: ClassifyAnswer) -> bytes:
     return b"%s%d\0" % (b"K" if answer.classified else b"M", answer.message)
 
 
-def pack_frozen(message: int) -> bytes:
+def pack_held(message: int) -> bytes:
     """Return the F record, with its NUL."""
     return b"F%d\0" % message
 
@@ -224,7 +224,7 @@ def pack_gone(message: int) -> bytes:
     return b"G%d\0" % message
 
 
-def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | ClassifyDeferral | Frozen | Reread | Ask | bytes:
+def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | ClassifyDeferral | Held | Reread | Ask | bytes:
     """Return what one record of a NoticeReader holds; bytes are a log line. Raises FormatError."""
     kind = record[:1]
     if kind == b"L":
@@ -238,7 +238,7 @@ def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | ClassifyDeferral |
     if kind == b"Z":
         return _unpack_deferral(record)
     if kind == b"F":
-        return Frozen(unpack_id(record[1:]))
+        return Held(unpack_id(record[1:]))
     if kind == b"H" or kind == b"S":
         return Reread(record[1:], kind == b"H")
     if record in (WRITTEN, PASSED):
