@@ -371,11 +371,13 @@ class Keeper:
     def _make_request(self, item: _Storing) -> StoreRequest:
         path = os.fsdecode(item.job.path)
         message = int(path.rpartition("/")[2])
+        found = os.stat(f"{self._layout.queue}/{path}")
         birth = birth_of(self._layout, message)
-        size = os.stat(f"{self._layout.queue}/{path}").st_size
+        if birth is None:
+            birth = found.st_mtime_ns // 1000  # As that of a message that is not classified.
         sender, now = item.job.sender, int(time.time())
         recipients = [item.job.recipients[place] for place in item.deferred]
-        stored = [StoredRecipient(message, max(0, birth or 0), size, sender, each, now) for each in recipients]
+        stored = [StoredRecipient(message, max(0, birth), found.st_size, sender, each, now) for each in recipients]
         config = self._files.current
         return StoreRequest(item.domain, path, stored, config.line(item.domain).size, config.cluster_size)
 

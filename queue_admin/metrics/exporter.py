@@ -1,6 +1,6 @@
 """Metrics as text, and the answers to those who scrape them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from prometheus_client import CollectorRegistry
@@ -10,16 +10,15 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 
 from queue_admin.metrics.families import ReadingCollector
 from queue_admin.metrics.oldest_walk import Background
-from queue_admin.metrics.reading import Reading, smtpd_processes, take_reading
+from queue_admin.metrics.reading import Reading, SharedReading, take_reading, take_shared
 from queue_admin.web.page_server import Page, text_page
 from queue_base.home import Home
-from queue_wire.admin.smtpd_status import ProcessStatus
 
 
-def expose(readings: Mapping[str, Reading], smtpd: Sequence[ProcessStatus], version: str, is_open: bool) -> bytes:
+def expose(readings: Mapping[str, Reading], shared: SharedReading, version: str, is_open: bool) -> bytes:
     """Return a reading of each queue, by the names of the queues, as OpenMetrics or in Prometheus' older format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(ReadingCollector(readings, smtpd, version))
+    registry.register(ReadingCollector(readings, shared, version))
     return generate_open(registry) if is_open else generate_latest(registry)
 
 
@@ -45,5 +44,5 @@ class Exporter:
             return text_page(HTTPStatus.NOT_FOUND, "there is only /metrics")
         is_open = "application/openmetrics-text" in accept
         readings = {one.name: take_reading(one, walks.found) for one, walks in self._walks}
-        body = expose(readings, smtpd_processes(self._home), self._version, is_open)
+        body = expose(readings, take_shared(self._home), self._version, is_open)
         return Page(HTTPStatus.OK, OPEN_TYPE if is_open else CONTENT_TYPE_LATEST, body)

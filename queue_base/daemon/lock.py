@@ -8,7 +8,7 @@ import fcntl
 import os
 import stat
 
-from queue_base.errors import Permanent, Temporary, reason
+from queue_base.errors import Permanent, Temporary, reason, why_refused
 from queue_base.home import Home
 from queue_base.limits import ALONE, QueueShare
 from queue_base.safe_open import UnsafePath, open_below
@@ -89,7 +89,7 @@ def _take(directory: str, name: str, held: str) -> int:
     except UnsafePath as error:
         raise Permanent(f"unable to open {path}: {error}; put a file of the queue's owner in its place") from error
     except OSError as error:
-        raise Temporary(f"unable to open {path}: {reason(error)}") from error
+        raise Temporary(f"unable to open {path}: {why_refused(error)}") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -57,6 +57,8 @@ def run(queue: Queue, *words: str, output: str = os.devnull) -> tuple[int, str]:
         ("config set me", 100, "fatal: config set needs either values or --unset"),
         # Homes.
         ("--home /nonexistent list", 111, "fatal: unable to read /nonexistent/queue/mess: no such file or directory"),
+        ("--home /nonexistent stored", 111, "fatal: unable to read /nonexistent/queue/mess: no such file or "),
+        ("--home /nonexistent config", 111, "fatal: unable to read /nonexistent/control: it is not there; queuectl "),
         ("--home /nonexistent check", 111, "fatal: unable to use /nonexistent/queue: no such file or directory; "),
         ("--home /nonexistent adopt", 100, "fatal: unable to use /nonexistent: /nonexistent/control is not there; "),
         ("--home /dev/null mailq", 111, "fatal: unable to read /dev/null/queue/mess: not a directory"),

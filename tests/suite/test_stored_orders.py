@@ -1,5 +1,6 @@
 """The administrator's orders about stored mail, carried out by a running suite, or by the next one."""
 
+import os
 import re
 import socket
 import subprocess
@@ -136,3 +137,15 @@ def test_a_domain_that_is_probed_while_it_is_on_hold_is_delivered_by_a_later_pro
             queuectl(customer, "release", "--domain", "customer.example")
             suite.wait_for(r"^ondemand customer\.example started: probe")
             suite.wait_for(r"^ondemand customer\.example ended: delivered 1 failed 0 deferred 0")
+
+
+def test_the_first_message_of_a_class_is_stored_with_its_birth(customer: GoodMail) -> None:
+    with Suite(customer.home) as suite:
+        os.environ["QUEUE_PRIORITY"] = "bulk"
+        try:
+            send(customer, suite, "later")
+        finally:
+            del os.environ["QUEUE_PRIORITY"]
+        [name] = listed(customer)
+        assert not name.endswith("-0")
+        assert queuectl(customer, "show", name)[0] == f"message: {name}"
