@@ -340,7 +340,7 @@ def prepare(argv: list[str]) -> int:
             run_intake(home)
         home, rest = take_queue(home, rest)
         if rest:
-            raise Usage(USAGE)
+            raise Usage(f"{rest[-1]} is not an option, or not with the others; {USAGE}")
         run(home, dict(notification))
     except Failure as error:
         complain("queue-start", f"alert: cannot start: {error}")

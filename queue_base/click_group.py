@@ -134,7 +134,7 @@ def _run(program: str, group: click.Group, argv: list[str], thing: str, interrup
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else program
         # Its message may have several lines.
-        complain(program, f"usage: {' '.join(error.format_message().split())} ({where} --help tells more)")
+        complain(program, f"fatal: {' '.join(error.format_message().split())} ({where} --help tells more)")
         return PERMANENT
     except (click.Abort, KeyboardInterrupt):
         complain(program, f"fatal: interrupted; {interrupted}")

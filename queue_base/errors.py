@@ -107,6 +107,11 @@ def reason(error: OSError) -> str:
     return os.strerror(error.errno).lower()
 
 
+def why_refused(error: OSError) -> str:
+    """Return `reason` for a path of a queue; where access to it is denied, also who has it."""
+    return reason(error) + ("; root or its owner may" if isinstance(error, PermissionError) else "")
+
+
 def complain(program: str, text: str) -> None:
     """Write one line on stderr, `program: text`. Newlines in the text become slashes."""
     line = f"{program}: {text}".replace("\n", "/")

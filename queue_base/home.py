@@ -217,5 +217,5 @@ def take_daemon_home(argv: list[str], usage: str, text: str) -> Home | None:
     if take_help(rest, text):
         return None
     if rest:
-        raise Usage(f"{usage}; it is started by queue-start")
+        raise Usage(f"{rest[0]} is not an option; {usage}; it is started by queue-start")
     return home

@@ -56,6 +56,8 @@ class Options:
             place += 1
             if letters == "--":
                 break
+            if letters.startswith("--"):
+                raise Usage(f"{letters} is not an option; {USAGE}")
             while letters := letters[1:]:
                 if letters[0] == "f":
                     if letters == "f":

@@ -66,7 +66,7 @@ class Acceptance:
                 fate = "no mail is taken" if self._databytes is None else "the old value stays"
                 self._warn(f"{error}; {fate}")
             self._fault = str(error)
-        self.writer.inflow.closed()  # It reads queueminfree, which `begin` compares with the room on the disk.
+        self.writer.inflow.reread()
 
     def _look(self, now: float) -> None:
         """Look at the marks and the control files if that was some time ago."""
@@ -129,7 +129,9 @@ class Acceptance:
         if why:
             self.failed = why
         closed = bool(why) or self._refused or self._databytes is None
-        return QueueFacts(closed, self._slow, max(0, room - self.promised), self.in_hand)
+        stopped = self.writer.inflow.stopped
+        room = max(0, room - self.promised)
+        return QueueFacts(closed, stopped=stopped, slow=self._slow, room=room, waiting=self.in_hand)
 
     def long_id(self, draft: QueueDraft) -> str:
         """Return the long id of a message in this queue, with the queue's name if there are several."""

@@ -16,7 +16,7 @@ from queue_intake.acceptance import PROMISE_BYTES, Acceptance, Refusal, refusal_
 from queue_intake.answers import Answers, Place, answer_runs
 from queue_intake.commit_group import SYNC_BYTES, PartSync, ReceivedMessage
 from queue_intake.entrance import Entrance
-from queue_intake.sharing import Holding, Holdings
+from queue_intake.sharing import ClientUsage, UsageCounts
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.package_reader import Begin, Data, Package, PackageFacts, PackageReader, Protocol
 from queue_wire.pipes.qmtp import ACCEPTED, NUMBER_PLACE, PERMANENT, TEMPORARY
@@ -41,14 +41,14 @@ MEMORY_MOST = 64 << 20
 
 _NO_MEMORY = Refusal(TEMPORARY, "too many recipients are being taken from all clients; try again later (#4.3.2)")
 _TOO_MANY = Refusal(PERMANENT, "too many recipients (#5.5.3)")
-_HOPELESS = Refusal(PERMANENT, "too many recipients that are no addresses (#5.1.3)")
+_TOO_MANY_INVALID = Refusal(PERMANENT, "too many recipients that are no addresses (#5.1.3)")
 _NO_SENDER = Refusal(PERMANENT, "not a sender: too long, or with a NUL (#5.1.7)")
 _NO_RECIPIENT = Refusal(PERMANENT, "no recipient (#5.5.1)")
 _NO_FACTS = Refusal(PERMANENT, "only the queue's own programs may say whose message it is (#5.7.1)")
 
 
 class IntakeClient(NamedTuple):
-    """Who has connected. `name` is that of its Holding, `uid` stands in the envelopes.
+    """Who has connected. `name` is that of its ClientUsage, `uid` stands in the envelopes.
 
     received: a line for the head of each message; it says from which host of the network it came. trusted: whether it
     may send facts, and has no limits of its own.
@@ -111,8 +111,8 @@ class ClientConnection:
         connection: socket.socket,
         client: IntakeClient,
         protocol: Protocol | None,
-        holding: Holding,
-        holdings: Holdings,
+        usage: ClientUsage,
+        counts: UsageCounts,
         entrance: Entrance,
         memory: Memory,
         now: float,
@@ -127,8 +127,8 @@ class ClientConnection:
         self.interest = 0  # What its epoll waits for.
         self._reader = PackageReader(protocol)
         self._answers = Answers()
-        self._holding = holding
-        self._holdings = holdings
+        self._usage = usage
+        self._counts = counts
         self._entrance = entrance
         self._memory = memory
         self._counted = 0  # The bytes of `memory` that are for what this connection reads.
@@ -229,7 +229,7 @@ class ClientConnection:
         if not self._reader.between or self._admitted or not self._reader.unread:
             return True
         self._since = now
-        may_begin = self._holdings.may_begin(self._holding, self.client.trusted)
+        may_begin = self._counts.may_begin(self._usage, self.client.trusted)
         self._full = len(self._answers) >= IN_HAND
         self.blocked = self._full or not may_begin
         if self.blocked:
@@ -262,7 +262,7 @@ class ClientConnection:
             incoming.refusal = found
             return
         # What is refused holds nothing, so only now it counts.
-        self._holdings.begin_message(self._holding, incoming.size)
+        self._counts.begin_message(self._usage, incoming.size)
         incoming.draft, incoming.acceptance, incoming.promised = *found, promise
         incoming.unnumbered = self._numbers
         if self.client.received is not None:
@@ -275,7 +275,7 @@ class ClientConnection:
             return
         if incoming.in_pieces:
             incoming.size += len(data)
-            self._holding.bytes += len(data)
+            self._usage.bytes += len(data)
             if (refusal := self._entrance.refuse_size(incoming.size)) is not None:
                 self._refuse(incoming, refusal)
                 return
@@ -361,7 +361,7 @@ class ClientConnection:
             self._take_off(incoming, incoming.promised)
             if incoming.acceptance is not None:
                 incoming.acceptance.in_hand -= 1
-            self._holdings.end_message(self.client.name, incoming.size)
+            self._counts.end_message(self.client.name, incoming.size)
 
     def _count_memory(self) -> None:
         """Count what the recipients that were read so far take, and the answers that were not collected."""
@@ -386,13 +386,13 @@ class ClientConnection:
         assert incoming is not None
         if package.sender is None:
             self._refuse(incoming, _NO_SENDER)
-        elif package.hopeless:
-            self._refuse(incoming, _HOPELESS)
+        elif package.too_many_invalid:
+            self._refuse(incoming, _TOO_MANY_INVALID)
         elif package.too_many:
             self._refuse(incoming, _TOO_MANY)
         elif not package.recipients:
             self._refuse(incoming, _NO_RECIPIENT)
-        elif package.impossible and self._memory.used > MEMORY_MOST:
+        elif package.invalid and self._memory.used > MEMORY_MOST:
             self._refuse(incoming, _NO_MEMORY)  # Their answers would take memory until the client reads them.
         place = self._answers.reserve()
         name = self.client.name
@@ -413,16 +413,17 @@ class ClientConnection:
         ]
 
     def _answer(self, place: Place, package: Package, refusal: Refusal) -> None:
-        # Impossible recipients are the reason for it if there is no other one.
-        too = refusal is _NO_RECIPIENT
+        # Invalid recipients are the reason for it if there is no other one.
+        refuses_invalid = refusal is _NO_RECIPIENT
         text = refusal.text.encode("utf-8", "replace")
-        self._answers.settle(place, answer_runs(package, self._reader.protocol, refusal.letter, text, too))
+        runs = answer_runs(package, self._reader.protocol, refusal.letter, text, refuses_invalid)
+        self._answers.settle(place, runs)
 
     def decide(self, message: ReceivedMessage, text: bytes, now: float) -> None:
         """Take what became of a message; `text` is that of K. It is the last of the message."""
         self._since = now
         self._memory.used -= message.package.memory
-        self._holdings.end_message(message.client, message.size)
+        self._counts.end_message(message.client, message.size)
         message.acceptance.in_hand -= 1
         self._in_hand -= 1
         if self.closed:
@@ -484,8 +485,8 @@ class ClientConnection:
         return self._in_hand > 0 or bool(self._unsent)
 
     @property
-    def worth(self) -> tuple[bool, float]:
-        """How much is lost with it, the least first: whether it is within a message, and since when it is silent."""
+    def eviction_order(self) -> tuple[bool, float]:
+        """The first one is closed where there is no room: not within a message, and silent for longest."""
         return self._incoming is not None, self._since
 
     @property
@@ -511,7 +512,7 @@ class ClientConnection:
             self._unsent = b""
             self._answers.forget()
             self._count_memory()
-            self._holdings.disconnect(self.client.name)
+            self._counts.disconnect(self.client.name)
             self.socket.close()
 
     def _drop_incoming(self) -> None:

@@ -67,7 +67,7 @@ class PartSync:
 
 
 class ReceivedMessage:
-    """A message that was received whole. `client` and `size` are as its client's Holding counts it.
+    """A message that was received whole. `client` and `size` are as its client's ClientUsage counts it.
 
     acceptance: that of the queue which it is to be put into. refusal: why it is not in the queue; None while it is not
     decided, and when it is in the queue. part: the last sync while it was received.

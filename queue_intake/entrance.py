@@ -2,8 +2,9 @@
 
 A queue that fails, because its disk is full, read-only or not there, gets nothing for a while, and the others go on;
 one whose commit takes very long gets nothing while another one is open. There is one alert. The queue is tried again at
-growing intervals, and a line says that it takes mail again. A message that a queue has begun is never moved to another
-one: its client is told to send it again, so it cannot be queued twice.
+growing intervals, and a line says that it takes mail again. One whose daemons do not run gets nothing either while
+another one is open, and that is no failure. A message that a queue has begun is never moved to another one: its client
+is told to send it again, so it cannot be queued twice.
 """
 
 from collections.abc import Callable
@@ -63,8 +64,10 @@ class Entrance:
         """Return the seconds that the next message of a connection must wait before it begins."""
         if self._only is not None:
             return self._only.delay(now)
-        delays = [door.acceptance.delay(now) for door in self._open(now) if door.acceptance is not None]
-        return min(delays, default=0.0)
+        doors = self._open(now)
+        # What queue-todo asks for holds even if another queue, which is stopped, asks for nothing.
+        doors = [door for door in doors if not door.facts.closed and not door.facts.stopped] or doors
+        return min([door.acceptance.delay(now) for door in doors if door.acceptance is not None], default=0.0)
 
     def reread(self) -> None:
         """Read the control files again."""
@@ -119,7 +122,7 @@ class Entrance:
         """Return what is known of a queue. One that hangs comes last, since the others may hang as well."""
         if door.acceptance is None:
             return door.facts
-        return door.facts._replace(waiting=door.acceptance.in_hand, slow=door.facts.slow or door.hangs(now))
+        return door.facts._replace(waiting=door.acceptance.in_hand, failed=door.hangs(now))
 
     def _open(self, now: float) -> list[Door]:
         """Return the queues that may get mail; look at all if that was some time ago."""

@@ -24,7 +24,6 @@ from functools import partial
 
 from queue_base.accounts import Owner, become_queue_owner, queue_owner
 from queue_base.control import read_me, read_parsed
-from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.daemon.inherited_sockets import take_inherited
 from queue_base.daemon.lock import take_intakemutex
 from queue_base.daemon.log_limit import LimitedLog
@@ -35,26 +34,17 @@ from queue_base.home import Home, take_daemon_home
 from queue_base.queue import hold_marks, postman
 from queue_base.queue.layout import open_layout, queue_in_memory
 from queue_base.queue.writer import QueueWriter
-from queue_intake.acceptance import Acceptance, Refusal
+from queue_intake.acceptance import Acceptance
 from queue_intake.client_connection import ClientConnection, IntakeClient, Memory
-from queue_intake.commit_group import (
-    GROUP,
-    CommitGroup,
-    PartSync,
-    ReceivedMessage,
-    accepted_text,
-    copy_trouble,
-    is_large,
-    prepare_large,
-)
+from queue_intake.commit_group import GROUP, accepted_text, copy_trouble, is_large
+from queue_intake.commit_lane import CommitLane, LargeMessage
 from queue_intake.entrance import Door, Entrance
 from queue_intake.listener import NotAllowed, TcpListener, UnixListener
-from queue_intake.sharing import Holdings, Turns, limits_for
+from queue_intake.sharing import Turns, UsageCounts, limits_for
 from queue_wire import ids
 from queue_wire.control.intake_hosts import unpack_intake
 from queue_wire.logline import alert, warning
 from queue_wire.pipes.notice import REREAD, pack_log
-from queue_wire.pipes.qmtp import TEMPORARY
 
 PROGRAM = "queue-intake"
 USAGE = "usage: queue-intake [--home HOME]"
@@ -64,13 +54,12 @@ Takes messages by QMTP and QMQP, and puts them into the queue. It is started by 
 DESCRIPTORS = 8192  # What it asks for, within the limit of its process.
 EVENTS = 2048  # Descriptors of one poll: those of all clients, so that they can have turns.
 TURN = 0.008  # Seconds of a turn for connections; the others have their turn next.
-COMMITTING = 0.004  # Seconds of a turn for the names and envelopes of messages.
 ACCEPTING = 0.005  # Seconds of a turn for new connections: users may open and close them all the time.
 PAUSE = 1.0  # Seconds without new connections when no descriptors are left for them.
 CHECK = 1.0  # Seconds between looks for silent clients.
 CLOSING = 30.0  # Seconds for the last commits and answers. A disk that hangs must not prevent the exit.
 KEPT = 256  # Directories of the queue that stay open.
-LOG_MAX = 1 << 20  # Bytes of log lines that queue-send has not read; others are dropped.
+LOG_MOST = 1 << 20  # Bytes of log lines that queue-send has not read; others are dropped.
 
 # The writer imports these for the first message that needs them. Descriptors may be short then, or another version of
 # the suite installed.
@@ -97,7 +86,7 @@ class LogPipe:
         self._say(alert(f"{PROGRAM}: {text}"))
 
     def _say(self, line: bytes) -> None:
-        if not self.lost and self._pipe.unwritten < LOG_MAX:
+        if not self.lost and self._pipe.unwritten < LOG_MOST:
             self._pipe.put(line + b"\n" if self._plain else pack_log(line))
 
     @property
@@ -114,144 +103,6 @@ class LogPipe:
             self.lost = True
 
 
-class LargeMessage:
-    """A message that a thread prepares before its commit."""
-
-    def __init__(self, connection: ClientConnection, message: ReceivedMessage) -> None:
-        self.connection = connection
-        self.message = message
-
-    def run(self) -> None:
-        """Sync; a thread calls it."""
-        prepare_large(self.message)
-
-
-class CommitLane:
-    """What waits for the disk of one queue, and the threads that do the work."""
-
-    def __init__(self, door: Door, most: int, in_memory: bool, in_thread: bool) -> None:
-        """most: messages of a commit. in_memory: the loop itself syncs: to hand that over to a thread costs much more.
-
-        in_thread: a thread carries out all of a commit.
-        """
-        self.door = door
-        self.begun_at = 0.0
-        self.commits, self.syncs = DiskThread(), DiskThread()
-        self.large: Turns[PartSync | LargeMessage] = Turns()
-        self.turns: Turns[tuple[ClientConnection, ReceivedMessage]] = Turns()
-        self._most = most
-        self._in_memory = in_memory
-        self._in_thread = in_thread
-        # The commit that is under way, and the connections of its messages.
-        self._group: CommitGroup | None = None
-        self._members: list[ClientConnection] = []
-
-    @property
-    def busy(self) -> bool:
-        """Whether anything is to be done."""
-        return bool(len(self.turns) or len(self.large) or self.committing or self.syncs.busy)
-
-    @property
-    def has_results(self) -> bool:
-        """Whether there are results to deliver now."""
-        return self.commits.has_results or self.syncs.has_results
-
-    def run(self, ready: dict[int, int], now: float) -> None:
-        """Deliver results."""
-        self.commits.run(ready, now)
-        self.syncs.run(ready, now)
-
-    def begin_sync(self) -> None:
-        """Begin the next sync of contents, if none runs: one at a time, so that clients have turns."""
-        if not self.syncs.busy and len(self.large):
-            (work,) = self.large.take(1)
-            self.syncs.submit(work.run, partial(self._synced, work))
-
-    def _synced(self, work: PartSync | LargeMessage, result: Result) -> None:
-        if isinstance(work, PartSync):
-            return  # Its connection finds what became of it.
-        if result is not None:
-            work.message.give_up(Refusal(TEMPORARY, f"unable to queue the message: {reason(result)} (#4.3.0)"))
-        self.turns.add(work.message.client, (work.connection, work.message))
-
-    @property
-    def committing(self) -> bool:
-        """Whether a commit is under way."""
-        return self._group is not None
-
-    @property
-    def wants_turn(self) -> bool:
-        """Whether `go_on` has something to do now."""
-        return not self.commits.busy and (self.committing or len(self.turns) > 0)
-
-    def go_on(self, now: float) -> tuple[list[ClientConnection], CommitGroup] | None:
-        """Go on with the commit, or begin one of the messages that wait, for a while; a thread waits for the disk.
-
-        Returns the group if its commit has ended, and the connections of its messages.
-        """
-        acceptance = self.door.acceptance
-        if self.commits.busy or acceptance is None:
-            return None
-        group = self._group
-        if group is None:
-            group = self._group = CommitGroup(acceptance.writer)
-            self.begun_at = now
-        if not group.begun:
-            self._fill(group, acceptance)
-            if self._in_thread:
-                self.door.busy_since = now
-                self.commits.submit(partial(_commit_whole, group), partial(self._end_whole, group))
-                return None
-            # Without a disk a larger group saves nothing that is worth a wait.
-            if not self._in_memory and len(self.turns) and len(group.messages) < self._most:
-                return None
-        while not self._in_thread and group.go_on():
-            if not self._in_memory:
-                self.commits.submit(group.sync, partial(self._synced_group, group))
-                return None
-            group.sync()
-        members, self._members, self._group = self._members, [], None
-        return members, group
-
-    def _fill(self, group: CommitGroup, acceptance: Acceptance) -> None:
-        """Add messages that wait to a group, for a while."""
-        until = time.monotonic() + COMMITTING
-        while len(self.turns) and len(group.messages) < self._most:
-            ((connection, message),) = self.turns.take(1)
-            self._members.append(connection)
-            if message.acceptance is not acceptance:
-                message.give_up(Refusal(TEMPORARY, "the queue was opened anew; try again later (#4.3.0)"))
-            if self._in_thread:
-                group.messages.append(message)
-            else:
-                group.add(message)
-            if time.monotonic() >= until and not self._in_thread:
-                break
-
-    def _end_whole(self, group: CommitGroup, result: Result) -> None:
-        self.door.busy_since = 0.0
-        if result is not None:
-            group.fail(result)
-            group.go_on()
-
-    def _synced_group(self, group: CommitGroup, result: Result) -> None:
-        # Lack of memory; the other failures show in the next step.
-        if result is not None:
-            group.fail(result)
-
-
-def _commit_whole(group: CommitGroup) -> None:
-    """Carry out all of a commit; a thread calls it, so that no step of it on a slow disk delays other queues."""
-    messages, group.messages = group.messages, []
-    try:
-        for message in messages:
-            group.add(message)
-    finally:
-        group.messages = messages
-    while group.go_on():
-        group.sync()
-
-
 class Intake:
     """The daemon: a listener, the connections, the messages that wait for a commit, and the threads."""
 
@@ -266,7 +117,7 @@ class Intake:
         self._log = LogPipe(1, self._alone)
         self._troubles = LimitedLog(self._log.warn, "more failures")
         descriptors = raise_limit(DESCRIPTORS)
-        self._holdings = Holdings(limits_for(descriptors))
+        self._counts = UsageCounts(limits_for(descriptors))
         # A group that held more of them would be synced early, by the loop.
         most = max(1, min(GROUP, descriptors // 8))
         self._pid = os.getpid()
@@ -421,27 +272,27 @@ class Intake:
                 self._accept_at = now + PAUSE
                 self._troubles.add(f"unable to accept a connection: {reason(error)}; trying again")
                 return
-            holding = self._holdings.connect(client.name, client.trusted)
-            if holding is None and self._make_room(client):
-                holding = self._holdings.connect(client.name, client.trusted)
-            if holding is None:
+            usage = self._counts.connect(client.name, client.trusted)
+            if usage is None and self._make_room(client):
+                usage = self._counts.connect(client.name, client.trusted)
+            if usage is None:
                 found.close()
                 continue
             connection = ClientConnection(
-                found, client, protocol, holding, self._holdings, self._entrance, self._memory, now
+                found, client, protocol, usage, self._counts, self._entrance, self._memory, now
             )
             self._connections[connection.descriptor] = connection
             self._settle(connection)
 
     def _make_room(self, client: IntakeClient) -> bool:
         """Close a connection of the client that has most, so that another one can have it; return whether one was."""
-        owing = None if client.trusted else self._holdings.owing(client.name)
-        theirs = [each for each in self._connections.values() if each.client.name == owing and not each.busy]
+        name = None if client.trusted else self._counts.evicted_for(client.name)
+        theirs = [each for each in self._connections.values() if each.client.name == name and not each.busy]
         if not theirs:
             return False
-        least = min(theirs, key=lambda each: each.worth)
-        least.close()
-        self._settle(least)
+        evicted = min(theirs, key=lambda each: each.eviction_order)
+        evicted.close()
+        self._settle(evicted)
         return True
 
     def _plan(self, connection: ClientConnection, events: int = 0) -> None:

@@ -36,8 +36,8 @@ def limits_for(descriptors: int) -> SharingLimits:
     )
 
 
-class Holding:
-    """What one client has at the moment."""
+class ClientUsage:
+    """What one client has at the moment: connections; messages that are not answered, and their bytes."""
 
     __slots__ = ("bytes", "connections", "messages", "trusted")
 
@@ -46,72 +46,72 @@ class Holding:
         self.connections = self.messages = self.bytes = 0
 
 
-class Holdings:
-    """What all clients have, by their names."""
+class UsageCounts:
+    """What all clients have, by their names, and what each may have more by the limits."""
 
     def __init__(self, limits: SharingLimits) -> None:
         self.connections = self.messages = 0
         self._limits = limits
-        self._holdings: dict[str, Holding] = {}
+        self._usages: dict[str, ClientUsage] = {}
 
-    def connect(self, client: str, trusted: bool = False) -> Holding | None:
+    def connect(self, client: str, trusted: bool = False) -> ClientUsage | None:
         """Count a new connection; return what its client has, or None if there are too many connections."""
-        found = self._holdings.get(client)
+        found = self._usages.get(client)
         if not trusted and self._own(client) >= self._limits.connections:
             return None
         if self.connections >= _share(self._limits.all_connections, trusted):
             return None
         if found is None:
-            found = self._holdings[client] = Holding(trusted)
+            found = self._usages[client] = ClientUsage(trusted)
         found.connections += 1
         self.connections += 1
         return found
 
-    def owing(self, client: str) -> str | None:
-        """Return which client has to give up a connection, so that another one, which is refused one, can have it.
+    def evicted_for(self, client: str) -> str | None:
+        """Return which client loses a connection, so that `client`, which was refused one, can have it.
 
-        This is the one that has most, if it has more than the other would have then; None if there is no such client.
+        This is the one with most connections, if it has more than `client` would have then; None if there is none.
         """
         if self._own(client) + 1 >= self._limits.connections:
             return None
-        names = (name for name, holding in self._holdings.items() if not holding.trusted)
+        names = (name for name, usage in self._usages.items() if not usage.trusted)
         name = max(names, key=self._own, default="")
         return name if self._own(name) > self._own(client) + 1 else None
 
     def _own(self, client: str) -> int:
-        found = self._holdings.get(client)
+        found = self._usages.get(client)
         return 0 if found is None else found.connections
 
     def disconnect(self, client: str) -> None:
-        """Count the end of a connection. Its messages may still be in hand."""
-        self._holdings[client].connections -= 1
+        """Count the end of a connection. Its messages may still be without an answer."""
+        self._usages[client].connections -= 1
         self.connections -= 1
         self._forget(client)
 
-    def may_begin(self, holding: Holding, trusted: bool) -> bool:
+    def may_begin(self, usage: ClientUsage, trusted: bool) -> bool:
         """Return whether a client may begin another message. Its first one may have any size."""
         limits = self._limits
-        few = trusted or (holding.messages < limits.messages and holding.bytes < limits.bytes)
+        few = trusted or (usage.messages < limits.messages and usage.bytes < limits.bytes)
         return few and self.messages < _share(limits.all_messages, trusted)
 
-    def begin_message(self, holding: Holding, size: int) -> None:
+    def begin_message(self, usage: ClientUsage, size: int) -> None:
         """Count the beginning of a message."""
-        holding.messages += 1
-        holding.bytes += size
+        usage.messages += 1
+        usage.bytes += size
         self.messages += 1
 
     def end_message(self, client: str, size: int) -> None:
         """Count the end of a message."""
-        found = self._holdings[client]
+        found = self._usages[client]
         found.messages -= 1
         found.bytes -= size
         self.messages -= 1
         self._forget(client)
 
     def _forget(self, client: str) -> None:
-        found = self._holdings[client]
+        found = self._usages[client]
         if not found.connections and not found.messages:
-            del self._holdings[client]
+            del self._usages[client]
 
 
 def _share(most: int, trusted: bool) -> int:

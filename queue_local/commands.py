@@ -30,6 +30,10 @@ _USAGES = {
 }
 
 
+def _synopsis(name: str) -> str:
+    return _USAGES[name].partition("\n")[0]
+
+
 def _start(words: list[str], descriptors: tuple[int, ...] = ()) -> int:
     """Start a program, `descriptors` being its 0 and so on; return its pid. Raises Temporary."""
     actions = [(os.POSIX_SPAWN_DUP2, handle, number) for number, handle in enumerate(descriptors)]
@@ -74,10 +78,10 @@ def preline(words: list[str]) -> int:
     while words and words[0].startswith("-") and len(words[0]) > 1:
         word = words.pop(0)
         if word.startswith("--") and len(word) > 2:
-            raise Usage(f"{word} is not an option; usage: {_USAGES['preline']}")
+            raise Usage(f"{word} is not an option; usage: {_synopsis('preline')}")
         for letter in word[1:]:
             if letter not in "frd":
-                raise Usage(f"-{letter} is not an option; usage: {_USAGES['preline']}")
+                raise Usage(f"-{letter} is not an option; usage: {_synopsis('preline')}")
             lines.pop(letter, None)
     _need(words, 1, "preline")
     reader, writer = os.pipe()
@@ -146,7 +150,8 @@ def except_(words: list[str]) -> int:
 
 def _need(words: list[str], count: int, name: str) -> None:
     if len(words) < count:
-        raise Usage(f"usage: {_USAGES[name]}")
+        missing = "too few arguments" if words else "no arguments"
+        raise Usage(f"{missing}; usage: {_synopsis(name)}")
 
 
 _COMMANDS = {

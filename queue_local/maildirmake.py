@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
         if take_help(argv[1:], _HELP):
             return 0
         if len(argv) != 2 or not argv[1]:
-            raise Usage(_USAGE)
+            raise Usage(f"it makes one directory; {_USAGE}")
         if argv[1].startswith("-"):
             raise Usage(f"{argv[1]} is not an option; for a directory of that name: maildirmake ./{argv[1]}")
         make_maildir(argv[1])

@@ -12,6 +12,7 @@ import time
 from typing import NamedTuple
 
 from queue_base.daemon.pipes import PeerLost, read_available
+from queue_base.daemon.program_group import signal_group, start_group
 from queue_base.errors import Temporary, reason
 
 # Between TERM and KILL.
@@ -23,7 +24,6 @@ _SHELL = b"/bin/sh"
 _NAMED = 60
 # Its last output is still in the pipe when it ends. A pipe holds 64 kB, and background processes may still write.
 _CHUNK = 1 << 16
-_DEFAULTS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 # What interrupts a delivery: queue-local tells it to end, or its time is over.
 _INTERRUPTING = (signal.SIGTERM, signal.SIGALRM)
 _INTERRUPTED = 75
@@ -137,25 +137,14 @@ class _Program:
         os.set_blocking(self.reader, False)
         self.pidfd = -1
         try:
-            self.pid = self._spawn(command, environment, message, writer)
+            actions = [(os.POSIX_SPAWN_DUP2, source, to) for source, to in ((message, 0), (writer, 1), (writer, 2))]
+            self.pid = start_group([_SHELL, b"-c", command], environment, actions)
         except (OSError, ValueError) as error:
             os.close(self.reader)
             why = reason(error) if isinstance(error, OSError) else str(error)
             raise Temporary(f"Unable to run /bin/sh: {why}. (#4.3.0)") from error
         finally:
             os.close(writer)
-
-    def _spawn(self, command: bytes, environment: dict[bytes, bytes], message: int, writer: int) -> int:
-        # posix_spawn uses vfork, whose cost does not depend on memory size. All other descriptors are close-on-exec.
-        return os.posix_spawn(
-            _SHELL,
-            [_SHELL, b"-c", command],
-            environment,
-            file_actions=[(os.POSIX_SPAWN_DUP2, source, to) for source, to in ((message, 0), (writer, 1), (writer, 2))],
-            setpgroup=0,
-            setsigmask=(),
-            setsigdef=_DEFAULTS,
-        )
 
     def watch(self) -> None:
         """Open the pidfd. Raises Temporary."""
@@ -191,20 +180,13 @@ class _Program:
         """End its process group, and the program itself if it has left it. Its pid is not reused until it is reaped."""
         # This takes a limited time, and the alarm of the delivery must not interrupt it.
         signal.alarm(0)
-        self._kill(signal.SIGTERM)
+        signal_group(self.pid, signal.SIGTERM)
         # A stopped process handles TERM only after it continues.
-        self._kill(signal.SIGCONT)
+        signal_group(self.pid, signal.SIGCONT)
         self._wait(GRACE)
-        self._kill(signal.SIGKILL)
+        signal_group(self.pid, signal.SIGKILL)
         self._wait(_LAST_WAIT)
         os.waitpid(self.pid, os.WNOHANG)
-
-    def _kill(self, number: signal.Signals) -> None:
-        for send in os.killpg, os.kill:
-            try:
-                send(self.pid, number)
-            except (ProcessLookupError, PermissionError):
-                pass  # It has ended, or is set-uid.
 
     def _wait(self, seconds: float) -> None:
         if self.pidfd >= 0:

@@ -1,6 +1,6 @@
 """The mail that is stored for on-demand domains: queue/ondemand/DOMAIN (queue_wire.files.cluster has the format).
 
-    DOMAIN/N.cluster          records, one for each recipient; appended, at most CLUSTER_SIZE bytes and one append more
+    DOMAIN/N.cluster          records, one for each recipient; appended; closed once it has clustersize bytes
     DOMAIN/mess/N.I-BIRTH     a hard link of the message, which the records of cluster N need
     DOMAIN/hold/, order/      what the administrator has ordered (queue_wire.files.stored_order)
 
@@ -58,28 +58,31 @@ TOP = "ondemand"
 class StoreRequest(NamedTuple):
     """A message to be stored for a domain, and its recipients. `path` is that of its file, relative to queue/.
 
-    `most` is the limit on the bytes of the domain's messages, 0 for none.
+    `most` is the limit on the bytes of the domain's messages, 0 for none. A cluster that is made for it is closed at
+    `cluster_size` bytes.
     """
 
     domain: bytes
     path: str
     recipients: Sequence[StoredRecipient]
     most: int = 0
+    cluster_size: int = CLUSTER_SIZE
 
 
 class DomainFiles:
     """What is known of a domain: the numbers of its clusters, and the cluster that is appended to, 0 if there is none.
 
-    `length` and `seed` are of that one. `size` is the sum of the bytes of its messages, None before it is needed.
-    `held` are the long ids of messages on hold, or WHOLE.
+    `length`, `seed` and `limit`, the length at which it is closed, are of that one. `size` is the sum of the bytes of
+    its messages, None before it is needed. `held` are the long ids of messages on hold, or WHOLE.
     """
 
-    __slots__ = ("appending", "clusters", "held", "length", "seed", "size")
+    __slots__ = ("appending", "clusters", "held", "length", "limit", "seed", "size")
 
     def __init__(self, clusters: Iterable[int] = ()) -> None:
         self.clusters = sorted(clusters)
         self.appending = 0
         self.length = 0
+        self.limit = 0
         self.seed = 0
         self.size: int | None = None
         self.held: frozenset[str] = NOTHING_HELD
@@ -242,7 +245,7 @@ class DomainStore:
             size = self._size(domain, files)
             if size + first.size > request.most:
                 raise OSError(errno.EDQUOT, f"{size} bytes are stored, of {request.most}", f"{TOP}/{domain.decode()}")
-        append = self._open_append(domain, files, commit, appends)
+        append = self._open_append(request, files, commit, appends)
         link = f"{self._queue}/{self.message_path(domain, append.number, first)}"
         try:
             commit.link(f"{self._queue}/{request.path}", link)
@@ -254,17 +257,19 @@ class DomainStore:
             files.size += first.size
 
     def _open_append(
-        self, domain: bytes, files: DomainFiles, commit: Commit, appends: dict[tuple[bytes, int], _Append]
+        self, request: StoreRequest, files: DomainFiles, commit: Commit, appends: dict[tuple[bytes, int], _Append]
     ) -> _Append:
         """Return the cluster that the next record goes to; a new one if there is none, or it is long enough."""
+        domain = request.domain
         append = appends.get((domain, files.appending)) if files.appending else None
-        if append is not None and (append.old or HEADER_SIZE) + len(append.data) < CLUSTER_SIZE:
+        if append is not None and (append.old or HEADER_SIZE) + len(append.data) < files.limit:
             return append
-        if append is None and files.appending and files.length < CLUSTER_SIZE:
+        if append is None and files.appending and files.length < files.limit:
             path = self._path(domain, files.appending)
             append = _Append(files, files.appending, path, os.open(path, os.O_WRONLY | os.O_CLOEXEC), files.length)
         else:
             append = self._make_cluster(domain, files, commit)
+            files.limit = request.cluster_size
         appends[domain, append.number] = append
         return append
 

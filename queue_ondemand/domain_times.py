@@ -17,6 +17,8 @@ class Wake(Enum):
 
     PROBE = "probe"
     EXPIRY = "expiry"
+    # A run that its limits have stopped goes on (run_limits).
+    RESUME = "resume"
 
 
 class DueWake(NamedTuple):

@@ -8,11 +8,15 @@ this process.
 
 A domain that has stored mail is probed, unless control/ondemand says never, and a run delivers the mail when a probe, a
 client's ETRN or the administrator wants it. There is one run of a domain at a time, and RUNS_MOST of all domains; more
-wait.
+wait. A run obeys the limits of its domain, destinationrate and the others, together with the attempts of jobs. While it
+waits for them it keeps no other run waiting, and it gives way to an order of the administrator.
 
 Mail for an `atrn` domain is stored without an attempt. A host that asks with ATRN gets the mail of its domains over its
 own connection, which queue-remote is given: a run for each domain, one after the other. These runs wait for no others
 and no others for them; there are REVERSALS_MOST such hosts at a time.
+
+The mail of a domain that has no line in control/ondemand any more stays stored, until it expires or the administrator
+wants something done with it: a domain that fetched its mail may have no host of its own, and a relay is not known.
 
 The disk is used in the disk thread alone, so a slow disk delays neither reports nor probes.
 """
@@ -21,10 +25,11 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from queue_base.daemon.disk_thread import DiskThread, Result
+from queue_base.daemon.lock import ShareWatch
 from queue_base.errors import complain, reason
 from queue_base.home import Home
 from queue_base.queue.hold_marks import birth_of
@@ -32,9 +37,10 @@ from queue_base.queue.layout import Layout
 from queue_ondemand.domain_run import EVERY_RECORD, ChosenRecords, DomainRun, Purpose
 from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_ondemand.domain_times import DomainTimes, Wake
-from queue_ondemand.ondemand_files import PROGRAM, OnDemandFiles
+from queue_ondemand.ondemand_files import PROGRAM, OnDemandConfig, OnDemandFiles
 from queue_ondemand.remote_link import RemoteLink
-from queue_ondemand.returned_mail import FailedGroup, ReturnProcess, compose_return, read_header
+from queue_ondemand.returned_mail import FailedGroup, RequeuedIds, ReturnProcess, compose_return, read_header
+from queue_ondemand.run_limits import LOOK_AGAIN, RunLimits
 from queue_ondemand.run_requests import EtrnLimits
 from queue_wire import logline
 from queue_wire.address import split_address
@@ -48,8 +54,10 @@ from queue_wire.admin.ondemand_socket import (
     ETRN,
     HOLDS,
     LATER,
+    NO_LINE,
     ON_HOLD,
     ORDERS,
+    REQUEUED,
     RUNNING,
     STARTED,
     UNKNOWN,
@@ -80,6 +88,7 @@ from queue_wire.pipes.report import (
 )
 
 RUNS_MOST = 50
+LOADED_MOST = 50  # Runs that wait for their limits with the records of a cluster in memory.
 REVERSALS_MOST = 100
 # Messages that are stored with one commit, as far as descriptors allow: each may have a domain of its own, for which
 # DESCRIPTORS files and directories are open.
@@ -92,7 +101,14 @@ EXPIRY_SPREAD = 600.0
 RETURNED = b"The administrator of this host has returned the message without another delivery. (#5.7.0)\n"
 DELETED = b"deleted by the administrator\n"
 HELD_REASON = b"The administrator has put the mail of the domain on hold.\n"
+NOT_HERE = b"not an on-demand domain here"
+ASKS_ITSELF = b"its host has to ask for it with ATRN"
+# Seconds of a turn for work that is done in steps, such as a request for all domains below one.
+STEPS_A_TURN = 0.003
+NAMES_A_STEP = 256
+SHOWN_MOST = 3  # Domains that an alert names.
 PURPOSES = {DELETE_STORED: Purpose.DELETION, BOUNCE_STORED: Purpose.RETURN, REQUEUE_STORED: Purpose.REQUEUE}
+OVER_LIMIT = b"The limits of its domain allow no other delivery now.\n"
 HOST_ASKS = b"Its host asks for it with ATRN.\n"
 TOO_OLD = b"It was stored for too long, and nobody has taken it. (#4.4.7)\n"
 
@@ -100,16 +116,22 @@ Verdicts = list[tuple[bytes, bytes]]
 
 
 class _Storing:
-    """A job whose deferred recipients are being stored. `verdicts` are those of its report; `tried`: there was one."""
+    """A job whose deferred recipients are being stored. `verdicts` are those of its report; `tried`: there was one.
 
-    __slots__ = ("domain", "job", "request", "scope", "tried", "trouble", "verdicts")
+    `limited`: only limits prevent an attempt, so a run is to follow.
+    """
 
-    def __init__(self, job: Job, domain: bytes, verdicts: Verdicts, scope: bytes, tried: bool) -> None:
+    __slots__ = ("domain", "job", "limited", "request", "scope", "tried", "trouble", "verdicts")
+
+    def __init__(
+        self, job: Job, domain: bytes, verdicts: Verdicts, scope: bytes, tried: bool, limited: bool = False
+    ) -> None:
         self.job = job
         self.domain = domain
         self.verdicts = verdicts
         self.scope = scope
         self.tried = tried
+        self.limited = limited
         self.request: StoreRequest | None = None
         self.trouble: OSError | None = None
 
@@ -155,6 +177,12 @@ class Keeper:
         self._remote = remote
         self._put = put
         self._limits = EtrnLimits()
+        # Limits of deliveries, and runs that wait for them.
+        self._run_limits = RunLimits()
+        self._watch = ShareWatch(home)
+        self._limited: dict[bytes, DomainRun] = {}
+        # Domains whose run is to be followed by another one.
+        self._followed: set[bytes] = set()
         self.times = DomainTimes()
         # Jobs of queue-send, runs and probes that queue-remote has, by its number. The domain of a job is None if its
         # mail is not to be stored.
@@ -173,24 +201,81 @@ class Keeper:
         self.returns: list[ReturnProcess] = []
         self._returned: dict[ReturnProcess, tuple[DomainRun, list[ClusterRecord]]] = {}
         self.leaving = False
+        self._requeued = RequeuedIds()
         # Domains whose orders wait for the end of a run.
         self._ordered: set[bytes] = set()
-        now = time.monotonic()
-        for domain in store.domains:
-            self._expect(domain, now, spread=True)
+        # What is done in steps, the first one first.
+        self._steps: deque[Iterator[None]] = deque()
+        self._config = files.current
+        # Domains that have stored mail and no line.
+        self._lineless: set[bytes] = set()
         for domain in store.ordered:
             self._take_order(domain)
+        self._steps.append(self._apply_lines(None, self._config))
 
     @property
     def busy(self) -> bool:
         """Whether mail is being sent by a run, or bounced."""
         return bool(self._sent or self.returns)
 
+    def next_times(self) -> tuple[float | None, float | None]:
+        """Return the times of the next probe or expiry, and of the next domain that has waited for its limits."""
+        return self.times.next_time(), self._run_limits.resumes.next_time()
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether `wake` has something to do at once."""
+        return bool(self._steps)
+
+    # The control files.
+
+    def reread(self) -> bytes:
+        """Read the control files now; return what is in force (OnDemandFiles.reread)."""
+        found = self._files.reread()
+        self._take_config()
+        return found
+
+    def _look(self, now: float) -> OnDemandConfig:
+        """Return the values of the control files, which are looked at once a second."""
+        self._files.look(now)
+        return self._take_config()
+
+    def _take_config(self) -> OnDemandConfig:
+        old, self._config = self._config, self._files.current
+        if (old.lines, old.known) != (self._config.lines, self._config.known):
+            self._steps.append(self._apply_lines(old, self._config))
+        return self._config
+
+    def _apply_lines(self, old: OnDemandConfig | None, new: OnDemandConfig) -> Iterator[None]:
+        """Set the times of stored domains whose lines are new, and alert about those that have no line, in steps."""
+        lineless: list[bytes] = []
+        for domain in self._store.domains:
+            if old is None or old.line(domain) != new.line(domain):
+                self.times.forget(domain)
+                self._expect(domain, time.monotonic(), spread=True)
+            if new.known and domain not in new.lines:
+                lineless.append(domain)
+            yield
+        if new is self._config and new.known:
+            self._alert_of_lineless([domain for domain in lineless if domain not in self._lineless])
+            self._lineless = set(lineless)
+
+    def _alert_of_lineless(self, domains: list[bytes]) -> None:
+        if domains:
+            names = ", ".join(map(_shown, domains[:SHOWN_MOST]))
+            more = f" and {len(domains) - SHOWN_MOST} more" if len(domains) > SHOWN_MOST else ""
+            what = "what is stored for it stays until it expires" if len(domains) == 1 else "what is stored stays"
+            mend = f"queuectl requeue --domain {_shown(domains[0])} sends it by normal routing"
+            complain(PROGRAM, f"alert: control/ondemand has no line for {names}{more}; {what}; {mend}")
+
+    def _lacks_line(self, domain: bytes) -> bool:
+        return self._config.known and domain not in self._config.lines
+
     # Jobs of queue-send.
 
     def take_job(self, job: Job, now: float) -> None:
         """Try a job, or store it."""
-        config = self._files.look(now)
+        config = self._look(now)
         domains = {split_address(recipient)[1].lower() for recipient in job.recipients}
         domain = next(iter(domains)) if len(domains) == 1 else None
         if domain not in config.lines or not job.path.startswith(b"mess/"):
@@ -205,6 +290,9 @@ class Keeper:
         elif domain is not None and self.times.unreachable(domain, now):
             verdicts = [(TEMPORARY, b"The host could not be reached a short while ago.\n")] * len(job.recipients)
             self._store_deferred(_Storing(job, domain, verdicts, HOST_SCOPE, tried=False))
+        elif domain is not None and not self._apply_limits(now).allows_job(domain):
+            verdicts = [(TEMPORARY, OVER_LIMIT)] * len(job.recipients)
+            self._store_deferred(_Storing(job, domain, verdicts, MESSAGE_SCOPE, tried=False, limited=True))
         else:
             self._try(job, domain)
 
@@ -212,6 +300,8 @@ class Keeper:
         """Have queue-remote try a job; what is deferred is stored unless the domain is None."""
         number = self._remote.start(job.path, job.sender, job.nexthop, job.recipients)
         self._attempts[number] = job, domain
+        if domain is not None:
+            self._run_limits.begin(domain)
 
     def take_report(self, report: Report, now: float) -> None:
         """Take what became of an attempt, a probe, or a group of a run."""
@@ -230,8 +320,15 @@ class Keeper:
             complain(PROGRAM, "warning: internal error: delivery report out of range")
 
     def _end_attempt(self, job: Job, domain: bytes | None, report: Report, now: float) -> None:
+        if domain is not None:
+            self._run_limits.end(domain)
+            if domain in self._limited:
+                # Before the next job takes its place: else a run would wait as long as new mail comes.
+                self._run_limits.resume(domain, now, self._run_limits.wait(domain))
         verdicts = report.verdicts
         whole = len(verdicts) == len(job.recipients)
+        if domain is not None and self._lacks_line(domain):
+            domain = None  # Its line was removed meanwhile.
         if domain is None or not whole or all(letter != TEMPORARY for letter, _ in verdicts):
             self._put(pack_report(report._replace(number=job.number)))
             if domain is not None and whole and self.times.reached(domain) and self._store.clusters(domain):
@@ -274,12 +371,15 @@ class Keeper:
     def _make_request(self, item: _Storing) -> StoreRequest:
         path = os.fsdecode(item.job.path)
         message = int(path.rpartition("/")[2])
+        found = os.stat(f"{self._layout.queue}/{path}")
         birth = birth_of(self._layout, message)
-        size = os.stat(f"{self._layout.queue}/{path}").st_size
+        if birth is None:
+            birth = found.st_mtime_ns // 1000  # As that of a message that is not classified.
         sender, now = item.job.sender, int(time.time())
         recipients = [item.job.recipients[place] for place in item.deferred]
-        stored = [StoredRecipient(message, max(0, birth or 0), size, sender, each, now) for each in recipients]
-        return StoreRequest(item.domain, path, stored, self._files.current.line(item.domain).size)
+        stored = [StoredRecipient(message, max(0, birth), found.st_size, sender, each, now) for each in recipients]
+        config = self._files.current
+        return StoreRequest(item.domain, path, stored, config.line(item.domain).size, config.cluster_size)
 
     def _end_storing(self, group: list[_Storing], result: Result) -> None:
         self._is_storing = False
@@ -303,6 +403,8 @@ class Keeper:
                     line = logline.stored_on_demand(item.domain, each.long_id, each.size, each.sender, each.recipient)
                     self._put(pack_log_line(line))
                 self._expect(item.domain, now)
+                if item.limited:
+                    self._follow(item.domain, now)
             self._put(pack_report(Report(item.job.number, scope, item.verdicts)))
         self._store_next()
 
@@ -320,10 +422,18 @@ class Keeper:
     # Probes and requests.
 
     def wake(self, now: float) -> None:
-        """Do what the time has come for."""
-        while (due := self.times.take_due(now)) is not None:
+        """Do what the time has come for, and the next steps of what is done in steps."""
+        until = time.perf_counter() + STEPS_A_TURN
+        while self._steps and time.perf_counter() < until:
+            if next(self._steps[0], self) is self:
+                self._steps.popleft()
+        until = time.perf_counter() + STEPS_A_TURN
+        while time.perf_counter() < until and (waited := self._run_limits.take_due(now)) is not None:
+            self._resume(waited, now)
+        until = time.perf_counter() + STEPS_A_TURN
+        while time.perf_counter() < until and (due := self.times.take_due(now)) is not None:
             domain = due.domain
-            config = self._files.look(now)
+            config = self._look(now)
             if domain in self._runs or domain in self._reversals or not self._store.clusters(domain):
                 continue  # The end of the run sets its times anew.
             if due.wake is Wake.EXPIRY:
@@ -342,18 +452,15 @@ class Keeper:
         else:
             self.times.failed(domain, self._files.current.line(domain).probe, now)
 
-    def answer(self, request: RunRequest) -> RunAnswer:
-        """Answer a request for the mail of a domain."""
+    def answer(self, request: RunRequest, later: Callable[[RunAnswer], None]) -> RunAnswer | None:
+        """Answer a request for the mail of a domain. None: `later` is called with the answer."""
+        if request.command == REQUEUED:
+            lines = self._requeued.take(request.name.decode("ascii", "replace"))
+            return RunAnswer(STARTED if lines else EMPTY, lines)
         now = time.monotonic()
-        config = self._files.look(now)
+        config = self._look(now)
         name = request.name.lower()
-        below = name.startswith(b"@")
         domain = name.lstrip(b"@#").rstrip(b".")
-        stored = self._store.domains
-        known = domain in config.lines or domain in stored
-        wanted = [domain] if known else []
-        if below:
-            wanted += [each for each in {*stored, *config.lines} if each.endswith(b"." + domain)]
         if request.command in (DELETE, BOUNCE):
             return self._order(request, domain)
         if request.command in (HOLDS, ORDERS, WHEN):
@@ -363,22 +470,46 @@ class Keeper:
             return RunAnswer(LATER, b"asked too often")
         if not config.known:
             return RunAnswer(LATER, b"control/ondemand cannot be read")
-        if not wanted:
-            return RunAnswer(UNKNOWN, b"not an on-demand domain here")
-        asked = [each for each in wanted if not config.line(each).turns]
-        if not asked:
-            return RunAnswer(UNKNOWN, b"its host has to ask for it with ATRN")
         ids = request.client.decode("ascii", "replace").split(",") if request.client and not limited else []
         interval, chosen = config.interval if limited else 0.0, ChosenRecords(frozenset(ids))
-        words = [self._begin(each, request.command, chosen, interval, now) for each in asked]
+        begin = partial(self._begin, cause=request.command, chosen=chosen, interval=interval, now=now)
+        if name.startswith(b"@"):
+            self._steps.append(self._begin_below(domain, begin, later))
+            return None
+        if self._lacks_line(domain):
+            return RunAnswer(UNKNOWN, NO_LINE if self._store.clusters(domain) else NOT_HERE)
+        if config.line(domain).turns:
+            return RunAnswer(UNKNOWN, ASKS_ITSELF)
+        word = begin(domain)
+        return RunAnswer(word, ON_HOLD if word == LATER and WHOLE in self._store.held(domain) else b"")
+
+    def _begin_below(
+        self, domain: bytes, begin: Callable[[bytes], bytes], later: Callable[[RunAnswer], None]
+    ) -> Iterator[None]:
+        """Start the runs of a domain and all below it, in steps; then answer."""
+        lines = self._files.current.lines
+        suffix = b"." + domain
+        words: set[bytes] = set()
+        held = known = False
+        for number, each in enumerate(lines):
+            if not number % NAMES_A_STEP:
+                yield
+            if each == domain or each.endswith(suffix):
+                known = True
+                if not lines[each].turns:
+                    words.add(begin(each))
+                    held = held or WHOLE in self._store.held(each)
+                    yield
+        if not words:
+            later(RunAnswer(UNKNOWN, ASKS_ITSELF if known else NOT_HERE))
+            return
         word = next(word for word in (STARTED, RUNNING, LATER, EMPTY) if word in words)
-        held = word == LATER and any(WHOLE in self._store.held(each) for each in asked)
-        return RunAnswer(word, ON_HOLD if held else b"")
+        later(RunAnswer(word, ON_HOLD if word == LATER and held else b""))
 
     def turn(self, request: RunRequest, descriptor: int, ended: Callable[[RunAnswer], None]) -> RunAnswer:
         """Answer ATRN: deliver over the connection that has this descriptor. `ended` is called if it has begun."""
         now = time.monotonic()
-        config = self._files.look(now)
+        config = self._look(now)
         domains = list(dict.fromkeys(request.name.lower().split(b",")))
         kept = [domain for domain in domains if self._store.clusters(domain)]
         stored = [domain for domain in kept if WHOLE not in self._store.held(domain)]
@@ -406,6 +537,7 @@ class Keeper:
         """Delete or return one stored message, whose long id is in the place of the client, or all of a domain."""
         if not self._store.clusters(domain):
             return RunAnswer(EMPTY)
+        self._give_way(domain)
         if domain in self._runs or domain in self._reversals:
             return RunAnswer(RUNNING, b"a delivery is under way; try again when it is over")
         purpose = Purpose.DELETION if request.command == DELETE else Purpose.RETURN
@@ -420,6 +552,7 @@ class Keeper:
     def _tell(self, command: bytes, domain: bytes, now: float) -> RunAnswer:
         """Read the marks or the orders of a domain anew, or say what it waits for."""
         if command == HOLDS:
+            self._give_way(domain)
             self._disk.submit(partial(self._store.read_holds, domain), partial(self._have_read, domain), syncs=False)
         elif command == ORDERS:
             self._take_order(domain)
@@ -427,6 +560,8 @@ class Keeper:
             return RunAnswer(RUNNING)
         if not self._store.clusters(domain):
             return RunAnswer(EMPTY)
+        if self._lacks_line(domain):
+            return RunAnswer(UNKNOWN, NO_LINE)
         when = self.times.probe_time(domain)
         return RunAnswer(LATER, b"" if when is None else b"%d" % max(0, when - now))
 
@@ -436,6 +571,7 @@ class Keeper:
 
     def _take_order(self, domain: bytes) -> None:
         """Begin to carry out the first order about a domain; if there is a run of it, when that is over."""
+        self._give_way(domain)
         if domain in self._runs or domain in self._reversals:
             self._ordered.add(domain)
             return
@@ -492,6 +628,8 @@ class Keeper:
     ) -> None:
         if domain in self._runs or domain in self._reversals or self.leaving:
             return
+        if purpose is Purpose.DELIVERY and self._files.current.line(domain).turns:
+            return  # Its line has changed.
         if purpose is Purpose.DELIVERY and WHOLE in self._store.held(domain):
             self._expect(domain, time.monotonic())  # It may be released by the next probe.
             return
@@ -509,7 +647,13 @@ class Keeper:
     def _start_waiting(self) -> None:
         while self._waiting and self._begun < RUNS_MOST:
             self._begun += 1
-            self._begin_run(self._waiting.popleft())
+            run = self._waiting.popleft()
+            if not run.number:
+                self._begin_run(run)
+            elif run.unloaded:
+                self._next_cluster(run)
+            else:
+                self._advance(run)
 
     def _begin_run(self, run: DomainRun) -> None:
         if run.purpose is Purpose.DELIVERY:
@@ -556,11 +700,69 @@ class Keeper:
             self._mark(run, group, partial(self._advance, run))
         elif run.purpose is Purpose.REQUEUE:
             self._requeue(run, group)
+        elif run.domain not in self._reversals and self._files.current.line(run.domain).turns:
+            # Its line has changed: the way that it was to go is not the right one any more.
+            run.keep(group)
+            run.stop()
+            self._advance(run)
+        elif run.domain not in self._reversals and (wait := self._limit(run.domain)):
+            run.put_back()
+            self._limited[run.domain] = run
+            self._run_limits.resume(run.domain, time.monotonic(), wait)
+            self._begun -= 1
+            if run.domain in self._ordered or run.held != self._store.held(run.domain):
+                self._give_way(run.domain)  # It was ordered while a delivery was under way.
+            elif len(self._limited) > LOADED_MOST:
+                run.unload()  # Many runs may wait for a long time.
+            self._start_waiting()
         else:
+            if run.domain not in self._reversals:
+                self._run_limits.begin(run.domain, is_run=True)
             first = group[0].stored
             path = self._store.message_path(run.domain, run.number, first).encode()
             recipients = [record.stored.recipient for record in group]
             self._sent[self._remote.start(path, first.sender, run.domain, recipients)] = run, group
+
+    # Limits of deliveries.
+
+    def _apply_limits(self, now: float) -> RunLimits:
+        """Return the limits, by the control files and the queues that run."""
+        self._watch.look(now)
+        self._run_limits.apply(self._look(now), self._watch.share)
+        return self._run_limits
+
+    def _limit(self, domain: bytes) -> float:
+        """Return the seconds until a run of a domain is to look again whether its limits allow a delivery; 0.0: now."""
+        return self._apply_limits(time.monotonic()).wait(domain)
+
+    def _resume(self, domain: bytes, now: float) -> None:
+        """Go on with a run that has waited for its limits; or start one, for what is left or was stored meanwhile."""
+        run = self._limited.pop(domain, None)
+        if run is not None:
+            self._waiting.append(run)
+            self._start_waiting()
+        elif domain in self._runs or domain in self._reversals:
+            self._run_limits.resume(domain, now, LOOK_AGAIN)
+        elif self._store.clusters(domain) and not self._look(now).line(domain).turns:
+            self._start_run(domain, b"probe")
+
+    def _follow(self, domain: bytes, now: float) -> None:
+        """Have a run begin when the limits of a domain allow it, and after the one that there is."""
+        if domain in self._runs:
+            self._followed.add(domain)
+        else:
+            self._run_limits.resume(domain, now, self._run_limits.wait(domain))
+
+    def _give_way(self, domain: bytes) -> None:
+        """End a run that waits for its limits: an order about its domain goes first. A later run does the rest."""
+        run = self._limited.pop(domain, None)
+        if run is None:
+            return
+        if run.chosen != EVERY_RECORD:
+            self._run_limits.resumes.forget(domain)
+        self._begun += 1
+        run.stop()
+        self._advance(run)
 
     def _next_cluster(self, run: DomainRun) -> None:
         number = run.next_cluster()
@@ -596,6 +798,8 @@ class Keeper:
         self._next_cluster(run)
 
     def _end_group(self, run: DomainRun, group: list[ClusterRecord], report: Report, now: float) -> None:
+        if run.domain not in self._reversals:
+            self._run_limits.end(run.domain, is_run=True)
         verdicts = report.verdicts
         if len(verdicts) != len(group):
             verdicts = [(TEMPORARY, b"report mangled\n")] * len(group)
@@ -686,6 +890,9 @@ class Keeper:
                 left = run.oldest / 1_000_000 + line.expire - time.time()
                 self.times.set(run.domain, Wake.EXPIRY, now + max(min(EXPIRY_EVERY, line.expire), left + 1.0))
             self._expect(run.domain, now)
+        if run.domain in self._followed:
+            self._followed.discard(run.domain)
+            self._follow(run.domain, now)
         if reversal is not None:
             self._next_reversed(reversal)
         self._start_waiting()
@@ -757,6 +964,7 @@ class Keeper:
             return
         if process.group is None:
             # The new message is durable. If the mark is lost in a crash, they are requeued once more.
+            self._requeued.note(run.order, run.domain, records[0].stored.long_id, process.long_id or "-")
             for record in records:
                 line = logline.on_demand_requeue(
                     run.domain, record.stored.long_id, process.pid, record.stored.recipient

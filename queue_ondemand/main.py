@@ -32,11 +32,13 @@ from queue_wire.pipes.job import REREAD, unpack_job
 from queue_wire.pipes.report import MESSAGE_SCOPE, Report, SettingsReport, pack_ready, pack_report, pack_settings
 from queue_wire.pipes.report import TEMPORARY as DEFERRED
 
-USAGE = "usage: queue-ondemand [--home HOME]"
+USAGE = "usage: queue-ondemand [--home HOME] [--queue NAME]"
 HELP = f"""{USAGE}
 Keeps mail of the domains in control/ondemand until it is asked for. It is started by queue-start.
 """
 EXIT_SECONDS = 10.0
+# More jobs than a queue-remote takes at once wait in the socket to it, or are stored.
+JOBS_MOST = 2000
 # Bytes that queue-send has not read; with more, no further report is taken, and so no run goes on.
 UNWRITTEN_MOST = 1 << 20
 
@@ -45,14 +47,16 @@ class OnDemandDaemon:
     """The parts of the loop."""
 
     def __init__(self, home: Home) -> None:
-        """Read the control files and the names of what is stored. Raises Temporary."""
+        """Read the control files and the names of what is stored. Raises Temporary, PeerLost."""
         layout = open_layout(home.queue)
         self._files = OnDemandFiles(home)
         self._disk = DiskThread()
         self._remote = RemoteLink(processes.KEEPER_JOBS, processes.KEEPER_REPORTS)
         self._out = OutPipe(1)
         self._jobs = NetstringReader()
-        self._greeted = False
+        # queue-send waits for this before it starts any job. Those for queue-ondemand may wait for the names.
+        self._out.put(pack_ready(JOBS_MOST))
+        self._out.flush()
         store = DomainStore(home.queue)
         for trouble in store.troubles:
             what = "what is stored there is kept, and not delivered"
@@ -106,8 +110,10 @@ class OnDemandDaemon:
             self._remote.prepare(poll)
         for process in self._keeper.returns:
             wait = min(wait, process.prepare(poll))
-        due = self._keeper.times.next_time()
-        return wait if due is None else max(0.0, min(wait, due - now))
+        if self._keeper.has_steps and not self._keeper.leaving:
+            return 0.0
+        due = [when - now for when in self._keeper.next_times() if when is not None]
+        return max(0.0, min(wait, *due)) if due else wait
 
     def _go_on(self, ready: dict[int, int], now: float) -> None:
         """Take reports, results of the disk, and ends of processes. Raises Temporary."""
@@ -116,9 +122,6 @@ class OnDemandDaemon:
                 self._keeper.take_report(report, now)
         except (PeerLost, FormatError) as error:
             raise Temporary(f"unable to go on without queue-remote: {error}") from error
-        if not self._greeted and self._remote.capacity is not None:
-            self._greeted = True
-            self._out.put(pack_ready(self._remote.capacity))
         self._disk.run(ready, now)
         for process in list(self._keeper.returns):
             code = process.ended(ready)
@@ -143,7 +146,7 @@ class OnDemandDaemon:
     def _take_job(self, payload: bytes, now: float) -> None:
         if payload == REREAD:
             self._remote.reread()
-            self._out.put(pack_settings(SettingsReport(self._files.reread())))
+            self._out.put(pack_settings(SettingsReport(self._keeper.reread())))
             return
         try:
             job = unpack_job(payload)
@@ -169,12 +172,16 @@ def check_descriptors() -> None:
         try:
             os.set_inheritable(descriptor, False)
         except OSError as error:
-            raise Usage(f"{USAGE}; it is started by queue-start, which opens descriptor {descriptor}") from error
+            why = f"{reason(error)}; queue-start starts queue-ondemand"
+            raise Usage(f"unable to use descriptor {descriptor}: {why}") from error
 
 
 def serve(home: Home) -> int:
     """Run the loop; return the exit code."""
-    daemon = OnDemandDaemon(home)
+    try:
+        daemon = OnDemandDaemon(home)
+    except PeerLost:
+        return 0
     gc.freeze()
     try:
         while True:

@@ -12,32 +12,45 @@ from queue_base.control import read_control, read_me, unable_to_parse
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
 from queue_wire.admin.settings import in_force, pack_in_force
-from queue_wire.control.lines import NUMBERS, unpack_line, unpack_number
+from queue_wire.control.destinationlimits import NO_LINES as NO_LIMITS
+from queue_wire.control.destinationlimits import LimitLines, join_lines, unpack_limits, unpack_rates
+from queue_wire.control.lines import NUMBERS, SIZES, unpack_line, unpack_number, unpack_size
 from queue_wire.control.ondemand import DAY, OnDemandLine, OnDemandLines, unpack_ondemand
 from queue_wire.control.registry import describe_changes
 from queue_wire.format_error import FormatError
 
 PROGRAM = "queue-ondemand"
-NAMES = ("ondemand", "etrninterval", "bouncefrom", "bouncehost", "doublebounceto", "doublebouncehost")
+NAMES = ("ondemand", "etrninterval", "clustersize", "bouncefrom", "bouncehost", "doublebounceto", "doublebouncehost")
+# Those of destinations, which runs obey.
+LIMITS = ("destinationconcurrency", "destinationlimits", "destinationrate")
 CHECK_SECONDS = 1.0
 NO_LINES: OnDemandLines = {}
 # What holds for stored mail before the first reading that has succeeded; `probe` is the time to look again.
 _UNREAD = OnDemandLine(expire=100 * 365 * DAY, probe=10, turns=True)
+# What holds for the stored mail of a domain without a line. Where it was to go is not known any more, and a domain that
+# fetched it has perhaps no host of its own: it goes nowhere by itself.
+_NO_LINE = OnDemandLine(probe=0, turns=True)
 
 
 class OnDemandConfig(NamedTuple):
-    """The values of the control files: addresses as bytes, times in seconds. `known`: they have been read."""
+    """The values of the control files: addresses as bytes, times in seconds. `known`: they have been read.
+
+    `limits` and `concurrency` are those of destinations.
+    """
 
     me: bytes
     bouncefrom: bytes
     doublebounceto: bytes
     lines: OnDemandLines = NO_LINES
     interval: int = NUMBERS["etrninterval"][0]
+    cluster_size: int = SIZES["clustersize"][0]
+    limits: LimitLines = NO_LIMITS
+    concurrency: int = NUMBERS["destinationconcurrency"][0]
     known: bool = True
 
     def line(self, domain: bytes) -> OnDemandLine:
-        """Return what is said of a domain; the defaults for one that has no line any more, and has stored mail."""
-        return self.lines.get(domain) or (OnDemandLine() if self.known else _UNREAD)
+        """Return what is said of a domain, or what holds for one that has stored mail and no line any more."""
+        return self.lines.get(domain) or (_NO_LINE if self.known else _UNREAD)
 
 
 class OnDemandFiles:
@@ -68,7 +81,7 @@ class OnDemandFiles:
 
     def _read(self) -> None:
         try:
-            contents = {name: read_control(self._home, name) for name in NAMES}
+            contents = {name: read_control(self._home, name) for name in (*NAMES, *LIMITS)}
             if contents == self._contents:
                 self._fault = ""
                 return
@@ -86,7 +99,9 @@ class OnDemandFiles:
 
 def _unpack_contents(home: Home, me: bytes, contents: Mapping[str, bytes | None]) -> OnDemandConfig:
     lines: OnDemandLines = NO_LINES
-    interval = NUMBERS["etrninterval"][0]
+    interval, cluster_size = NUMBERS["etrninterval"][0], SIZES["clustersize"][0]
+    concurrency = NUMBERS["destinationconcurrency"][0]
+    limits, rates = unpack_limits(b""), unpack_rates(b"")
     words = {"bouncefrom": b"MAILER-DAEMON", "bouncehost": me, "doublebounceto": b"postmaster", "doublebouncehost": me}
     for name, data in contents.items():
         if data is None:
@@ -96,6 +111,14 @@ def _unpack_contents(home: Home, me: bytes, contents: Mapping[str, bytes | None]
                 lines = unpack_ondemand(data)
             elif name == "etrninterval":
                 interval = unpack_number(data, name)
+            elif name == "clustersize":
+                cluster_size = unpack_size(data, name)
+            elif name == "destinationconcurrency":
+                concurrency = unpack_number(data, name)
+            elif name == "destinationlimits":
+                limits = unpack_limits(data)
+            elif name == "destinationrate":
+                rates = unpack_rates(data)
             else:
                 words[name] = unpack_line(data)
         except FormatError as error:
@@ -106,4 +129,7 @@ def _unpack_contents(home: Home, me: bytes, contents: Mapping[str, bytes | None]
         b"%s@%s" % (words["doublebounceto"], words["doublebouncehost"]),
         lines,
         interval,
+        cluster_size,
+        limits=join_lines(limits, rates),
+        concurrency=concurrency,
     )

@@ -1,6 +1,7 @@
 """Returns stored mail that has failed: composes bounces (RFC 3464), and has queue-enqueue queue them.
 
-queue-enqueue also takes what is requeued: the message itself, for the recipients that go back into the queue.
+queue-enqueue also takes what is requeued: the message itself, for the recipients that go back into the queue. It says
+which long id that has there.
 
 A bounce goes to the sender; that of a bounce goes to doublebounceto, from `#@[]`; one of that is discarded, as
 queue-send does. Its recipients are marked done once queue-enqueue has exited 0; a crash between the two sends the
@@ -10,6 +11,7 @@ bounce once more.
 import os
 import select
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,6 +26,10 @@ from queue_wire.files.envelope import pack_enqueue
 
 HEADER_MOST = 65536
 POLL_EVERY = 0.1  # Seconds between checks of children that have no pidfd.
+ID_DESCRIPTOR = 3
+ID_MOST = 200
+KEPT_IDS_MOST = 10_000
+TOLD_MOST = 500  # Lines of an answer, each with the name of a domain and two ids.
 
 
 class FailedGroup(NamedTuple):
@@ -80,14 +86,16 @@ def compose_return(group: FailedGroup, config: OnDemandConfig, now: int) -> tupl
 class ReturnProcess:
     """A queue-enqueue that runs; `group` is what its bounce is about, None if it has the message itself.
 
-    `pidfd` is None if the system gave none.
+    `pidfd` is None if the system gave none. `long_id` is that of the message itself once it is queued, else empty.
     """
 
-    __slots__ = ("group", "pid", "pidfd")
+    __slots__ = ("_id_file", "group", "long_id", "pid", "pidfd")
 
     def __init__(self, home: Home, group: FailedGroup | None, mail: tuple[bytes | int, bytes]) -> None:
         """Start it with a message and its envelope. A message that is a descriptor is closed. Raises OSError."""
         self.group = group
+        self.long_id = ""
+        self._id_file = -1
         files: list[int] = []
         try:
             for data in mail:
@@ -97,9 +105,17 @@ class ReturnProcess:
                 files.append(os.memfd_create("mail"))
                 write_all(files[-1], data)
                 os.lseek(files[-1], 0, os.SEEK_SET)
-            words = command("queue-enqueue", home)
             actions = [(os.POSIX_SPAWN_DUP2, handle, number) for number, handle in enumerate(files)]
+            words = command("queue-enqueue", home)
+            if group is None:
+                files.append(os.memfd_create("id"))
+                self._id_file = os.dup(files[-1])
+                actions.append((os.POSIX_SPAWN_DUP2, files[-1], ID_DESCRIPTOR))
+                words = command("queue-enqueue", home, "--id-on", str(ID_DESCRIPTOR))
             self.pid = os.posix_spawn(words[0], words, os.environ, file_actions=actions)
+        except OSError:
+            self._read_id()
+            raise
         finally:
             for handle in files:
                 os.close(handle)
@@ -124,4 +140,39 @@ class ReturnProcess:
             return None
         if self.pidfd is not None:
             os.close(self.pidfd)
+        self._read_id()
         return os.waitstatus_to_exitcode(status)
+
+    def _read_id(self) -> None:
+        if self._id_file >= 0:
+            self.long_id = os.pread(self._id_file, ID_MOST, 0).decode("ascii", "replace").strip()
+            os.close(self._id_file)
+            self._id_file = -1
+
+
+class RequeuedIds:
+    """The new long ids of what was requeued, by the names of the orders, until queuectl asks for them.
+
+    The oldest ones are forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[str, list[bytes]] = OrderedDict()
+        self._count = 0
+
+    def note(self, order: str, domain: bytes, old: str, new: str) -> None:
+        """Keep the ids of a message that was requeued."""
+        self._lines.setdefault(order, []).append(b"%s %s %s\n" % (domain, old.encode(), new.encode()))
+        self._count += 1
+        while self._count > KEPT_IDS_MOST:
+            self._count -= len(self._lines.popitem(last=False)[1])
+
+    def take(self, order: str) -> bytes:
+        """Return lines with domain, old id and new id, as many as an answer has; empty if there are none."""
+        lines = self._lines.pop(order, [])
+        taken, rest = lines[:TOLD_MOST], lines[TOLD_MOST:]
+        self._count -= len(taken)
+        if rest:
+            self._lines[order] = rest
+        return b"".join(taken)
+

@@ -72,7 +72,8 @@ class EtrnLimits:
 class _RunConnection:
     """A connection. `commands`: what its user may ask. `descriptor`: that of the connection for ATRN, if it has come.
 
-    `turned`: ATRN has started, and its end was not reported.
+    `turned`: ATRN has started, and its end was not reported. `waiting`: its last request was not answered yet, and no
+    other one is read.
     """
 
     def __init__(self, connection: socket.socket, commands: Sequence[bytes]) -> None:
@@ -83,6 +84,7 @@ class _RunConnection:
         self.until = time.monotonic() + IDLE
         self.descriptor: int | None = None
         self.turned = False
+        self.waiting = False
 
     def read(self) -> bytes:
         """Return what has come. Raises PeerLost at the end."""
@@ -118,6 +120,8 @@ class _RunConnection:
             os.close(self.descriptor)
 
 
+# What answers all other requests, at once, or later by calling the function.
+Answer = Callable[[RunRequest, Callable[[RunAnswer], None]], RunAnswer | None]
 # What starts the delivery over a connection, whose descriptor it closes in any case. The function is called with the
 # second answer if the first one is `started`.
 Turn = Callable[[RunRequest, int, Callable[[RunAnswer], None]], RunAnswer]
@@ -126,7 +130,7 @@ Turn = Callable[[RunRequest, int, Callable[[RunAnswer], None]], RunAnswer]
 class RunRequests:
     """A part of the loop that listens from the start on. Raises OSError or Temporary if it cannot."""
 
-    def __init__(self, home: Home, answer: Callable[[RunRequest], RunAnswer], turn: Turn) -> None:
+    def __init__(self, home: Home, answer: Answer, turn: Turn) -> None:
         """`answer` is called with each request, `turn` with ATRN."""
         self._answer = answer
         self._turn = turn
@@ -142,7 +146,8 @@ class RunRequests:
             poll.register(self._listener, select.POLLIN)
         wait = 3600.0
         for descriptor, asker in self._askers.items():
-            poll.register(descriptor, select.POLLOUT if asker.out.unwritten else select.POLLIN)
+            wanted = 0 if asker.waiting else select.POLLIN
+            poll.register(descriptor, select.POLLOUT if asker.out.unwritten else wanted)
             wait = min(wait, asker.until - now)
         return max(0.0, wait)
 
@@ -179,25 +184,45 @@ class RunRequests:
 
     def _serve(self, asker: _RunConnection, now: float) -> None:
         """Answer what a connection asks. While it does not read its answers, nothing more is read of it."""
-        if not asker.out.unwritten:
+        if not asker.out.unwritten and not asker.waiting:
             asker.reader.feed(asker.read())
             if not asker.turned:
                 asker.until = now + IDLE
-            while (payload := asker.reader.next()) is not None:
-                request = unpack_run_request(payload)
-                if request.command not in asker.commands or asker.turned:
-                    raise FormatError("on-demand request: not for this user, or not now")
-                asker.out.put(pack_run_answer(self._answer_one(asker, request)))
+            self._answer_read(asker)
         asker.out.flush()
 
-    def _answer_one(self, asker: _RunConnection, request: RunRequest) -> RunAnswer:
+    def _answer_read(self, asker: _RunConnection) -> None:
+        """Answer the requests that have come, up to one that is answered later. Raises FormatError."""
+        while not asker.waiting and (payload := asker.reader.next()) is not None:
+            request = unpack_run_request(payload)
+            if request.command not in asker.commands or asker.turned:
+                raise FormatError("on-demand request: not for this user, or not now")
+            answer = self._answer_one(asker, request)
+            if answer is None:
+                asker.waiting = True
+            else:
+                asker.out.put(pack_run_answer(answer))
+
+    def _answer_one(self, asker: _RunConnection, request: RunRequest) -> RunAnswer | None:
         if request.command != ATRN:
-            return self._answer(request)
+            return self._answer(request, partial(self._answer_later, asker))
         answer = self._turn(request, asker.take_descriptor(), partial(self._end_turn, asker))
         if answer.word == STARTED:
             asker.turned = True
             asker.until = float("inf")
         return answer
+
+    def _answer_later(self, asker: _RunConnection, answer: RunAnswer) -> None:
+        """Give the answer that a connection waits for, if it is still there, and go on with its requests."""
+        descriptor = asker.connection.fileno()
+        if self._askers.get(descriptor) is asker:
+            asker.waiting = False
+            asker.out.put(pack_run_answer(answer))
+            try:
+                self._answer_read(asker)
+                asker.out.flush()
+            except (PeerLost, FormatError):
+                self._close(descriptor)
 
     def _end_turn(self, asker: _RunConnection, answer: RunAnswer) -> None:
         """Report the end of a delivery to who has asked for it, if that is still there."""

@@ -4,6 +4,7 @@
     helohost        the name in EHLO, by sender's domain or nexthop; default: me
     outgoingip      the addresses to send from, an IPv4, an IPv6 or both, likewise; default: the system's choice
     smtproutes      relays that replace mail exchangers (queue_wire.control.smtproutes)
+    ondemand        relays of single domains, which precede those of smtproutes (queue_wire.control.ondemand)
     localroutes     LMTP servers for local recipients (queue_wire.control.localroutes)
     timeoutconnect  seconds for one connection to be established; default 60
     timeoutremote   seconds for each reply, and for each piece of a message to be sent; default 1200
@@ -36,6 +37,7 @@ from queue_wire.control.hostmap import find_key, unpack_hosts
 from queue_wire.control.lines import NUMBERS, lines_without_colon, numbered_lines
 from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.nameservers import unpack_resolver
+from queue_wire.control.ondemand import on_demand_routes, unpack_ondemand
 from queue_wire.control.smtproutes import Relay, Routes, unpack_routes
 from queue_wire.format_error import (
     FormatError,
@@ -48,6 +50,7 @@ FILES = (
     "helohost",
     "outgoingip",
     "smtproutes",
+    "ondemand",
     "localroutes",
     "timeoutconnect",
     "timeoutremote",
@@ -107,7 +110,8 @@ class SourceAddresses(NamedTuple):
 class RemoteConfig:
     """The values of the control files: names and addresses as bytes, times in seconds.
 
-    `resolver` and `tlspolicy` are None if there is no file. `strays` are the numbers of lines of smtproutes without a
+    `routes` are those of smtproutes and ondemand together, `on_demand` those of ondemand. `resolver` and `tlspolicy`
+    are None if there is no file. `strays` are the numbers of lines of smtproutes without a
     colon, which are ignored, as in qmail.
     """
 
@@ -119,6 +123,7 @@ class RemoteConfig:
         "local_routes",
         "long_lines",
         "me",
+        "on_demand",
         "outgoingip",
         "program_timeout",
         "programs",
@@ -135,6 +140,7 @@ class RemoteConfig:
         self.helohost = Choices({}, {}, unpack_name(me))
         self.outgoingip = Choices({}, {}, SourceAddresses("", ""))
         self.routes: Routes = {}
+        self.on_demand: Routes = {}
         self.local_routes: Routes = {}
         self.strays: list[int] = []
         self.resolver: list[Relay] | None = None
@@ -158,6 +164,8 @@ def read_config(home: Home) -> RemoteConfig:
     config.outgoingip = _read_choices(home, "outgoingip", unpack_source, config.outgoingip)
     config.resolver = read_parsed(home, "resolver", unpack_resolver)
     config.routes, config.strays = read_parsed(home, "smtproutes", _unpack_routes) or ({}, [])
+    config.on_demand = read_parsed(home, "ondemand", _unpack_on_demand) or {}
+    config.routes = {**config.routes, **config.on_demand}
     config.local_routes = read_parsed(home, "localroutes", unpack_local_routes) or {}
     config.tlspolicy = _read_tlspolicy(home)
     config.connect_timeout = read_number(home, "timeoutconnect")
@@ -267,6 +275,19 @@ def unpack_source(text: bytes) -> SourceAddresses:
     if not addresses or len(by_family) != len(addresses):
         raise FormatError(f"not one address, or one of each family: {quoted(text)}")
     return SourceAddresses(by_family.get(4, ""), by_family.get(6, ""))
+
+
+def _unpack_on_demand(data: bytes) -> Routes:
+    """Return the relays of on-demand domains. Raises FormatError.
+
+    An error in a file that names no relay keeps no mail from its way. queue-ondemand reports it.
+    """
+    try:
+        return on_demand_routes(unpack_ondemand(data))
+    except FormatError:
+        if b"relay" in data:
+            raise
+        return {}
 
 
 def _unpack_routes(data: bytes) -> tuple[Routes, list[int]]:

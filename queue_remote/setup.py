@@ -8,7 +8,7 @@ the last reading stay in force; if there was none, every job is deferred, and ea
 import os
 import time
 
-from queue_base.control import check_modes, read_control, unable_to_parse
+from queue_base.control import check_modes, read_control, read_parsed, unable_to_parse
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
 from queue_remote.config import FILES, SEND, RemoteConfig, read_config
@@ -25,6 +25,7 @@ from queue_remote.tls.mta_sts import StsCache
 from queue_remote.tls.planner import TlsPlanner
 from queue_wire.admin.settings import in_force, pack_in_force
 from queue_wire.control.lines import lines_without_colon
+from queue_wire.control.ondemand import unpack_ondemand
 from queue_wire.control.registry import NO_COLON, describe_changes
 from queue_wire.format_error import LineError
 
@@ -56,7 +57,7 @@ class Setup:
         self.keyring = keyring
         self.arc = arc
         self.conversions = conversions
-        self.router = Router(config.me, config.routes, config.resolver, config.local_routes)
+        self.router = Router(config.me, config.routes, config.resolver, config.local_routes, config.on_demand)
         self.tls_planner = TlsPlanner(config.tlspolicy, self.router, sts)
         self.signing = Signing(keyring)
         self.sealing = Sealing(arc, config.me, self.router)
@@ -143,6 +144,8 @@ class CurrentSetup:
             if strays := lines_without_colon(contents["smtproutes"] or b""):
                 # At the first reading it is ignored, with an alert, as in qmail.
                 raise unable_to_parse(self._home, "smtproutes", LineError(strays[0], NO_COLON))
+            # Relays that were read before must not be lost by an error.
+            read_parsed(self._home, "ondemand", unpack_ondemand)
         setup = read_setup(self._home, self._sts, self.conversions)
         if self._setup is not None:
             for change in describe_changes(self._contents, contents):

@@ -51,10 +51,8 @@ Memory: a command line over the limits is skipped, a message passes through in t
 """
 
 import binascii
-import enum
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 from queue_smtp import server_replies as replies
 from queue_smtp.auth_server import (
@@ -69,8 +67,8 @@ from queue_smtp.auth_server import (
     make_mechanism,
 )
 from queue_smtp.command import (
-    COMMAND_MAX,
-    RESPONSE_MAX,
+    COMMAND_MOST,
+    RESPONSE_MOST,
     CommandRefused,
     divide_command,
     unpack_bdat,
@@ -78,7 +76,7 @@ from queue_smtp.command import (
     unpack_mail,
     unpack_rcpt,
 )
-from queue_smtp.incoming import IncomingMessage, MessageLimits
+from queue_smtp.incoming import IncomingMessage
 from queue_smtp.server_events import (
     BadCommand,
     ClientChanged,
@@ -87,7 +85,6 @@ from queue_smtp.server_events import (
     MessageBegun,
     MessageEnded,
     MessagePiece,
-    Question,
     RecipientGiven,
     SenderGiven,
     ServerEvent,
@@ -99,46 +96,26 @@ from queue_smtp.server_events import (
     UserRefused,
 )
 from queue_smtp.server_replies import ServerReply, pack_reply
+from queue_smtp.server_session import ServerSession, ServerSettings, ServerState
 from queue_smtp.xclient import ATTRIBUTES, unpack_xclient
 from queue_wire.control.smtpdusers import Verifier
 from queue_wire.format_error import FormatError
 
 # While a question is open, more than this is not read.
-WAITING_MAX = 4096
+WAITING_MOST = 4096
 # RFC 5321 section 4.5.3.2.7, and as long between two pieces of a message.
 TIMEOUT = 300
 AUTH_FAILURES_MOST = 3
 # A chunk that is refused is read to its end if it is not larger.
-SKIP_MAX = 64 << 20
+SKIP_MOST = 64 << 20
 # A client that tries these takes the server for something else, and may act for somebody who cannot reach it.
 _FORBIDDEN = frozenset((b"CONNECT", b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PUT", b"TRACE"))
 _WORD = re.compile(rb"[A-Za-z]{1,12}")
-_SHOWN_MAX = 200
+_SHOWN_MOST = 200
 # RFC 2645 section 5.2.1; underscores are common.
 _TURNED = re.compile(rb"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){0,126}")
 # RFC 1985 section 5: a domain, with `@` for those below it, too, or `#` for a queue by its name.
 _NODE = re.compile(rb"[@#]?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63}){0,126}\.?")
-
-
-class ServerState(enum.Enum):
-    """The states of the table above; the value is the name in texts."""
-
-    TLS = b"TLS handshake"
-    GREETING = b"greeting"
-    HELLO = b"EHLO"
-    IDLE = b"idle"
-    MAIL = b"MAIL"
-    RCPT = b"RCPT"
-    DATA = b"DATA"
-    CHUNK = b"BDAT chunk"
-    CHUNKS = b"BDAT"
-    SKIP = b"refused BDAT chunk"
-    AUTH = b"AUTH"
-    REVERSED = b"reversed"
-    CLOSED = b"closed"
-
-    # Enum's own hash is slow.
-    __hash__ = object.__hash__
 
 
 _TLS, _GREETING, _HELLO, _IDLE, _MAIL, _RCPT, _DATA, _CHUNK, _CHUNKS, _SKIP, _AUTH, _REVERSED, _CLOSED = ServerState
@@ -171,58 +148,26 @@ _USELESS = (b"EHLO", b"HELO", b"ETRN", b"ATRN", b"RSET", b"NOOP", b"VRFY", b"HEL
 _KNOWN_MISSING = (b"ETRN", b"ATRN", b"EXPN", b"TURN", b"SEND", b"SOML", b"SAML")
 
 
-class ServerSettings(NamedTuple):
-    """What one session offers and allows.
+class SmtpServer(ServerSession):
+    """One session of SMTP.
 
-    `name` is this host's, of the greeting. `tls`: STARTTLS is offered; `implicit_tls`: TLS from the first byte. AUTH
-    is offered under TLS if there are `mechanisms`; `secret` hides who exists (queue_smtp.auth_server). `recipients` is
-    the most that a message may have: RFC 5321 section 4.5.3.1.8 has 100 or more. `errors` is the number of commands
-    against the protocol, or refused, after which the session ends; `useless` that of commands that lead to no mail
-    before each counts as such. Both begin anew with each message that is accepted. `etrn`: ETRN is offered. `turns`:
-    ATRN is, and no mail is taken.
-    """
-
-    name: bytes
-    message: MessageLimits = MessageLimits()
-    recipients: int = 1000
-    tls: bool = False
-    implicit_tls: bool = False
-    mechanisms: tuple[bytes, ...] = ()
-    secret: bytes = b""
-    xclient: bool = False
-    smtputf8: bool = True
-    chunking: bool = True
-    etrn: bool = False
-    turns: bool = False
-    errors: int = 20
-    useless: int = 100
-
-
-class SmtpServer:
-    """One session. The attributes without an underscore are for the caller to read.
-
-    `asked` is the question that is open. `hello` is the name of EHLO or HELO, `esmtp` whether it was EHLO. `secure`:
-    under TLS. `user` is the authenticated one, or empty. `smtputf8`: of the transaction. `accepted` counts its
-    recipients. `early`: the client spoke before the greeting.
+    `hello` is the name of EHLO or HELO, `esmtp` whether it was EHLO. `secure`: under TLS. `user` is the authenticated
+    one, or empty. `accepted` counts the recipients of the transaction. `early`: the client spoke before the greeting.
     """
 
     __slots__ = (
-        *("_buffer", "_chunk", "_dropped", "_errors", "_events", "_exchange", "_failures", "_incoming", "_mechanism"),
-        *("_by_chunks", "_nonce", "_out", "_searched", "_settings", "_skip_reply", "_skip_to", "_skipping", "_useless"),
-        *("accepted", "asked", "early", "esmtp", "hello", "secure", "smtputf8", "state", "user"),
+        *("_buffer", "_by_chunks", "_chunk", "_dropped", "_exchange", "_failures", "_mechanism", "_nonce", "_searched"),
+        *("_skip_reply", "_skip_to", "_skipping", "_useless", "accepted", "early", "esmtp", "hello", "secure", "user"),
     )
 
     def __init__(self, settings: ServerSettings, nonce: bytes = b"") -> None:
         """`nonce` is random, for CRAM-MD5; nothing if that is not offered."""
-        self._settings = settings
+        super().__init__(settings, _TLS if settings.implicit_tls else _GREETING)
         self._nonce = nonce
         self.secure = False
-        self.state = _TLS if settings.implicit_tls else _GREETING
-        self.asked: Question | None = None
         self.hello = b""
         self.esmtp = False
         self.user = b""
-        self.smtputf8 = False
         self.accepted = 0
         self.early = False
         self._buffer = bytearray()
@@ -230,12 +175,8 @@ class SmtpServer:
         self._searched = 0
         # The rest of a line that is too long is thrown away.
         self._skipping = False
-        self._out: list[bytes] = []
-        self._events: list[ServerEvent] = []
-        self._errors = 0
         self._useless = 0
         self._failures = 0
-        self._incoming = IncomingMessage(settings.message)
         self._dropped = False
         self._by_chunks = False
         # Bytes of the chunk that are to come, and whether it is the last one.
@@ -247,18 +188,15 @@ class SmtpServer:
 
     @property
     def wants_data(self) -> bool:
-        """Whether the caller should read from the client."""
-        return self.state is not _CLOSED and (self.asked is None or len(self._buffer) < WAITING_MAX)
+        return self.state is not _CLOSED and (self.asked is None or len(self._buffer) < WAITING_MOST)
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a MAIL was accepted and its transaction is not over."""
         return (self._skip_to if self.state is _SKIP else self.state) in IN_TRANSACTION
 
     # Input and output.
 
     def feed(self, data: bytes) -> list[ServerEvent]:
-        """Take bytes from the client; return what they mean."""
         if self.state is _GREETING:
             self.early = True
         elif self.state in (_TLS, _REVERSED, _CLOSED):
@@ -266,14 +204,7 @@ class SmtpServer:
         self._buffer += data
         return self._go_on()
 
-    def data_to_send(self) -> bytes:
-        """Return the replies to send since the last call."""
-        data = b"".join(self._out)
-        self._out.clear()
-        return data
-
     def greet(self, reply: ServerReply | None = None) -> list[ServerEvent]:
-        """Greet the client, or turn it away."""
         assert self.state is _GREETING
         reply = reply or self._greeting()
         self.state = _HELLO
@@ -296,14 +227,12 @@ class SmtpServer:
         return self._go_on()
 
     def close(self, reply: ServerReply, reason: str) -> list[ServerEvent]:
-        """End the session with a reply, whatever the state: a timeout, or this server stops."""
         if self.state not in (_CLOSED, _TLS, _REVERSED):
             self._say(reply)
         self._close(reason)
         return self._take_events()
 
     def lost(self) -> list[ServerEvent]:
-        """Note that the client is gone."""
         self._close("connection lost")
         return self._take_events()
 
@@ -320,17 +249,13 @@ class SmtpServer:
         return self._take_events()
 
     def forget_input(self) -> None:
-        """Forget what the client has sent behind the open question: it is gone, and would hear of none of it."""
         self._buffer.clear()
         self._searched = 0
 
     # Answers.
 
     def answer(self, reply: ServerReply | None = None) -> list[ServerEvent]:
-        """Answer the question in `asked`, with None for yes and the usual reply.
-
-        VerifierWanted, MailWanted and TurnWanted need a reply.
-        """
+        """Answer the question in `asked`. VerifierWanted, MailWanted and TurnWanted need a reply."""
         asked = self.asked
         assert asked is not None
         self.asked = None
@@ -413,7 +338,7 @@ class SmtpServer:
 
     def _take_line(self) -> bool:
         buffer = self._buffer
-        most = RESPONSE_MAX if self.state is _AUTH else COMMAND_MAX
+        most = RESPONSE_MOST if self.state is _AUTH else COMMAND_MOST
         end = buffer.find(b"\n", self._searched)
         if end < 0:
             if len(buffer) > most:
@@ -464,7 +389,7 @@ class SmtpServer:
                 _HANDLERS[verb](self, argument)
         except CommandRefused as refusal:
             known = verb in COMMANDS and verb != b"AUTH"
-            self._refuse(refusal.reply, line[:_SHOWN_MAX] if known else verb)
+            self._refuse(refusal.reply, line[:_SHOWN_MOST] if known else verb)
 
     def _out_of_turn(self, verb: bytes) -> ServerReply:
         if self.state is _HELLO:
@@ -645,7 +570,7 @@ class SmtpServer:
 
     def _skip(self, size: int, reply: ServerReply, following: ServerState) -> None:
         """Read a chunk that is refused to its end, since the next command is behind it (RFC 3030 section 2)."""
-        if size > SKIP_MAX:
+        if size > SKIP_MOST:
             # It would cost more than a new connection.
             self._refuse(reply, b"BDAT")
             self._close("refused chunk is too large to be read")
@@ -795,10 +720,6 @@ class SmtpServer:
     def _say(self, reply: ServerReply) -> None:
         self._out.append(pack_reply(reply))
 
-    def _ask(self, question: Question) -> None:
-        self.asked = question
-        self._events.append(question)
-
     def _decide(self, reply: ServerReply | None, usual: ServerReply) -> None:
         """Send the reply to a question."""
         reply = reply or usual
@@ -848,10 +769,6 @@ class SmtpServer:
         self._buffer.clear()
         self.state = _CLOSED
         self._events.append(SessionClosed(reason))
-
-    def _take_events(self) -> list[ServerEvent]:
-        events, self._events = self._events, []
-        return events
 
 
 _HANDLERS: dict[bytes, Callable[[SmtpServer, bytes], None]] = {

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 # RFC 5321 section 4.5.3.1.5: a reply line has 512 bytes with its code and CRLF. A code, a status and their spaces take
 # at most 16.
-TEXT_LINE_MAX = 490
+TEXT_LINE_MOST = 490
 # A caller's text that has more lines loses the last ones.
-TEXT_LINES_MAX = 50
+TEXT_LINES_MOST = 50
 
 _UNPRINTABLE = re.compile(rb"[^ -~]")
 
@@ -40,7 +40,7 @@ class ServerReply(NamedTuple):
 
 def pack_reply(reply: ServerReply) -> bytes:
     """Return a reply as the bytes that go to the client. Bytes that are not printable ASCII become `?`."""
-    lines = [_UNPRINTABLE.sub(b"?", line[:TEXT_LINE_MAX]) for line in reply.text.split(b"\n")[:TEXT_LINES_MAX]]
+    lines = [_UNPRINTABLE.sub(b"?", line[:TEXT_LINE_MOST]) for line in reply.text.split(b"\n")[:TEXT_LINES_MOST]]
     head = b"%s " % reply.status if reply.status else b""
     last = len(lines) - 1
     packed = []
@@ -77,7 +77,6 @@ NEEDS_SMTPUTF8 = ServerReply(553, b"5.6.7", b"Address is not ASCII, and SMTPUTF8
 HELLO_FIRST = ServerReply(503, b"5.5.1", b"EHLO or HELO first")
 SENDER_FIRST = ServerReply(503, b"5.5.1", b"MAIL first")
 SECOND_SENDER = ServerReply(503, b"5.5.1", b"The sender is already given; RSET first")
-RECIPIENT_FIRST = ServerReply(503, b"5.5.1", b"RCPT first")
 NO_VALID_RECIPIENT = ServerReply(554, b"5.5.1", b"No valid recipients")
 NOT_IN_TRANSACTION = ServerReply(503, b"5.5.1", b"Not during a mail transaction")
 CHUNKS_BEGUN = ServerReply(503, b"5.5.1", b"BDAT has begun; only BDAT may follow, or RSET")
@@ -155,5 +154,4 @@ MESSAGE_REFUSED = ServerReply(554, b"5.6.0", b"Message refused")
 SHUTTING_DOWN = ServerReply(421, b"4.3.2", b"Service is shutting down")
 TIMED_OUT = ServerReply(421, b"4.4.2", b"Timeout exceeded")
 QUEUE_UNAVAILABLE = ServerReply(451, b"4.3.0", b"Queue is not available now")
-QUEUE_FULL = ServerReply(452, b"4.3.1", b"Not enough space on disk")
 TLS_FAILED_FOR_NOW = ServerReply(454, b"4.7.0", b"TLS is not available now")

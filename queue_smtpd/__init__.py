@@ -1,1 +1,1 @@
-"""The SMTP server's rules: who may send what to whom, how fast, and what is recorded about it. All of it is pure."""
+"""queue-smtpd, the server of SMTP and QMTP: who may send what to whom, how fast, and what is recorded about it."""

@@ -9,7 +9,7 @@ from queue_base.errors import Temporary
 from queue_base.home import Home, enqueue_program
 from queue_smtp.auth_server import CRAM_MD5
 from queue_smtp.incoming import MessageLimits
-from queue_smtp.server import ServerSettings
+from queue_smtp.server_session import ServerSettings
 from queue_smtpd.auth.authenticator import AuthOffer
 from queue_smtpd.sessions.relay_rules import RelayRules, unpack_hosts_list
 from queue_smtpd.sessions.session import NOBODY, SessionSetup
@@ -120,7 +120,7 @@ def read_config(home: Home) -> SmtpdConfig:
         read_parsed(home, "proxyclients", unpack_networks) or (),
         read_parsed(home, "xclients", unpack_networks) or (),
         frozenset(authserv - {b""}),
-        # What its lines say is queue-ondemand's business.
+        # Whether there is one; queue-ondemand reads its lines.
         read_control(home, "ondemand") is not None,
         read_parsed(home, "ondemandusers", unpack_on_demand_users) or {},
     )

@@ -36,7 +36,7 @@ from queue_base.control import read_number
 from queue_base.daemon.processes import fill_standard_descriptors, keep_descriptors
 from queue_base.daemon.signals import ignore, keep_children
 from queue_base.daemon.supervisor import Supervisor, take_variables
-from queue_base.errors import PERMANENT, Failure, Permanent, Temporary, Usage, complain
+from queue_base.errors import Failure, Permanent, Temporary, Usage, complain
 from queue_base.home import Home, take_help, take_home
 from queue_base.server_certificates import ServerCertificates, read_pem_files
 from queue_smtp import server_replies as replies
@@ -52,7 +52,7 @@ from queue_smtpd.processes.smtp_daemon import Numbering, TlsSource, run_daemon
 from queue_smtpd.processes.super_server import Endpoint, GivenConnection, unpack_given
 from queue_smtpd.processes.workers import run_workers
 from queue_smtpd.proxy_reader import ProxyHeaderReader, ProxyReaders, proxied_ends
-from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.recipient_lookups import MailboxLookups
 from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_smtpd.sessions.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
@@ -60,7 +60,7 @@ from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.tls.certificate_keeper import start_keeper
-from queue_wire.control.listeners import IMPLICIT_TLS, Listener, Role, unpack_listener
+from queue_wire.control.listeners import IMPLICIT_TLS, Listener, Role, unpack_service
 from queue_wire.control.milters import FilterSetup
 from queue_wire.control.networks import Network
 from queue_wire.control.strangers.smtpdlimits import ClientLimit
@@ -89,7 +89,10 @@ LOCAL = "--local"
 def take_operands(words: list[str]) -> Listener:
     """Return role and options as of a listener. Raises Usage."""
     try:
-        return unpack_listener(" ".join(["*:25", *(words or ["mx"])]).encode("utf-8", "surrogateescape"))
+        role, *options = words or [Role.MX.value]
+        if role.startswith("-"):
+            raise Usage(f"{role} is not an option; {USAGE}")
+        return unpack_service(role, options)
     except FormatError as error:
         raise Usage(f"{error}; {USAGE}") from error
 
@@ -202,7 +205,7 @@ async def _serve(
     proxies: tuple[Network, ...] | None,
 ) -> None:
     loop = asyncio.get_running_loop()
-    links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
+    links, lookups = IntakeLinks(home, loop), MailboxLookups(home, loop)
     connections = OpenConnections(links, lookups, log, authenticator, limits, GreetingPauses(loop), checks)
 
     readers = ProxyReaders(connections, os.getpid)
@@ -323,12 +326,9 @@ def main(argv: list[str]) -> int:
         listener = take_operands([] if local else words)
         connection = take_connection()
         if connection is None and words:
-            raise Usage(f"descriptor 0 is no connection, and a daemon has no operands; {USAGE}")
+            raise Usage(f"descriptor 0 is no connection, and a daemon listens where control/smtpd says; {USAGE}")
         if local and connection is not None and connection.family != socket.AF_UNIX:
             raise Usage(f"{LOCAL} is for a Unix socket, and not for a connection of the network; {USAGE}")
-    except Usage as error:
-        complain(PROGRAM, f"usage: {error}")
-        return PERMANENT
     except Failure as error:
         complain(PROGRAM, f"fatal: {error}")
         return error.exit_code

@@ -36,7 +36,7 @@ from queue_smtpd.milter.message_spool import SpoolMemory
 from queue_smtpd.milter.milter_link import MilterAlerts
 from queue_smtpd.milter.session_filter import FilterPlace, FilterVerdict, SessionFilter
 from queue_smtpd.processes.log_writer import LogWriter
-from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.recipient_lookups import MailboxLookups
 from queue_smtpd.reversal import Reversal
 from queue_smtpd.server_counters import ServerCounters
 from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted
@@ -113,7 +113,7 @@ class OpenConnections:
     def __init__(
         self,
         links: IntakeLinks,
-        lookups: RecipientAsker,
+        lookups: MailboxLookups,
         log: LogWriter,
         authenticator: Authenticator,
         limits: ClientLimits,
@@ -328,7 +328,7 @@ class SmtpConnection:
         if self._reversal is not None:
             self._reversal.hold(False)
 
-    # From whoever runs the loop.
+    # From the daemon, or the process of one connection.
 
     @property
     def proven(self) -> bool:
@@ -392,7 +392,7 @@ class SmtpConnection:
         if not self._session.in_transaction:
             self.end(replies.SHUTTING_DOWN, "stop", now)
 
-    # Ours.
+    # Input and output.
 
     def _take_slice(self) -> None:
         """Take some of what was read; the rest in a later turn of the loop."""
@@ -477,13 +477,14 @@ class SmtpConnection:
 
     def _do(self, action: Action, now: float) -> list[Action]:
         """Carry out an action; return those that follow from the answer to a question that has one at once."""
-        transfer = self._transfer
         if isinstance(action, MessageText):
-            if transfer is not None:
-                transfer.add(action.data, now)
-            else:
-                assert self._filter is not None
-                self._filter.add(action.data)
+            self._add_text(action.data, now)
+        elif isinstance(action, MessageStarted):
+            return self._start_message(action, now)
+        elif isinstance(action, MessageFinished):
+            self._finish_message(action, now)
+        elif isinstance(action, MessageDropped):
+            self._drop_message(now)
         elif isinstance(action, MailboxWanted):
             if action.known is None:
                 self._lookup = self._open.lookups.ask(action.address, self._found, now)
@@ -514,37 +515,50 @@ class SmtpConnection:
         elif isinstance(action, ReplyDelayed):
             self._delayed_to = now + action.seconds
             asyncio.get_running_loop().call_later(action.seconds, self._end_delay, self._delayed_to)
-        elif isinstance(action, MessageStarted):
-            links = self._open.links
-            if links.link(now) is None:
-                return self._session.begin_message(replies.QUEUE_UNAVAILABLE, int(time.time()), now)
-            if self._filter is not None:
-                if self._session.envelope_last:
-                    self._filter.begin_message()
-                    return self._session.begin_message(None, int(time.time()), now)
-                self._start_filter(self._ask_filter(self._filter, action))
-                return []
-            self._transfer = MessageTransfer(links, self._decided, self._regulate, self._session.priority)
-            return self._session.begin_message(None, int(time.time()), now)
-        elif isinstance(action, MessageFinished):
-            self._transfer = None
-            self._finishing = True
-            if transfer is not None:
-                transfer.finish(action.sender, action.recipients, now)
-            else:
-                assert self._filter is not None
-                self._start_filter(self._filter_message(self._filter, action))
-        elif isinstance(action, SenderFiltered | RecipientFiltered):
+        else:
             assert self._filter is not None
             self._start_filter(self._ask_filter(self._filter, action))
-        else:
-            assert isinstance(action, MessageDropped)
-            self._transfer = None
-            if transfer is not None:
-                transfer.give_up(now)
-            elif self._filter is not None:
-                self._filter.drop_message()
         return []
+
+    # The message. It goes to queue-intake as it comes, or if there are filters to their spool until they have decided.
+
+    def _start_message(self, started: MessageStarted, now: float) -> list[Action]:
+        """Answer the question whether a message can be handed over, unless the filters are asked first."""
+        links = self._open.links
+        reply: ServerReply | None = None
+        if links.link(now) is None:
+            reply = replies.QUEUE_UNAVAILABLE
+        elif self._filter is None:
+            self._transfer = MessageTransfer(links, self._decided, self._regulate, self._session.priority)
+        elif self._session.envelope_last:
+            self._filter.begin_message()
+        else:
+            self._start_filter(self._ask_filter(self._filter, started))
+            return []
+        return self._session.begin_message(reply, int(time.time()), now)
+
+    def _add_text(self, text: bytes, now: float) -> None:
+        if self._transfer is not None:
+            self._transfer.add(text, now)
+        else:
+            assert self._filter is not None
+            self._filter.add(text)
+
+    def _finish_message(self, finished: MessageFinished, now: float) -> None:
+        transfer, self._transfer = self._transfer, None
+        self._finishing = True
+        if transfer is not None:
+            transfer.finish(finished.sender, finished.recipients, now)
+        else:
+            assert self._filter is not None
+            self._start_filter(self._filter_message(self._filter, finished))
+
+    def _drop_message(self, now: float) -> None:
+        transfer, self._transfer = self._transfer, None
+        if transfer is not None:
+            transfer.give_up(now)
+        elif self._filter is not None:
+            self._filter.drop_message()
 
     def _replace_client(self, replaced: ClientReplaced) -> None:
         """Have limits and filters look at the client that XCLIENT has named."""

@@ -11,8 +11,8 @@ With --workers N, N processes classify and this one is their parent (todo_worker
 queue-send may have new messages announced instead of classified: they stay in todo/ (announcements.py).
 
 After X no group is begun. Groups that are in the log already are finished, and announced messages are classified when
-queue-send asks for it, within FINISHING seconds; what the disk refuses is tried again each second. All others stay in
-todo/.
+queue-send asks for it, within FINISHING seconds (pipeline.py); what the disk refuses is tried again each second. All
+others stay in todo/.
 """
 
 import os
@@ -30,29 +30,21 @@ from queue_base.queue.hold_marks import remove_lost_marks
 from queue_base.queue.layout import Layout, open_layout
 from queue_base.queue.trigger import Trigger
 from queue_todo.backpressure import Backpressure, Space
+from queue_todo.classify_part import ClassifyPart
 from queue_todo.config import RuleFiles
 from queue_todo.hold_watch import StandingHolds
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
 from queue_todo.pipeline import UNWRITTEN_MOST, Pipeline
-from queue_todo.todo_worker import FINISHING
-from queue_todo.todo_workers import END_SECONDS, WORKERS_MOST, WorkerPipes, Workers, start_workers
+from queue_todo.todo_workers import WORKERS_MOST, WorkerPipes, Workers, start_workers
 from queue_wire.admin.settings import pack_in_force
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 from queue_wire.pipes.notice import (
-    ANNOUNCE,
-    CLASSIFY,
     EXIT,
-    FIRST,
-    LEAVE,
-    PASSED,
     REREAD,
-    WRITTEN,
-    ClassifyRequest,
     CommandReader,
-    Gone,
     Reread,
     Resubmission,
     pack_reread,
@@ -93,14 +85,11 @@ class Classifier:
         self._next_rules = 0.0
         self._holds = StandingHolds(layout.queue)
         self._remove_lost_marks()
-        self._pipeline: Pipeline | Workers = (
+        self._part: ClassifyPart = (
             Workers(layout, self._pending, self._notices, workers)
             if workers
             else Pipeline(layout, self._pending, self._notices, self._holds)
         )
-        # Workers have FINISHING seconds since they got the X.
-        self._finishing = FINISHING + END_SECONDS if workers else FINISHING
-        self._end: float | None = None  # The latest time to exit, after X.
         self._backpressure = Backpressure(home)
         self._space = Space(home)
         if self._watch.problem:
@@ -122,15 +111,14 @@ class Classifier:
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
         poll.register(1, select.POLLOUT if self._notices.unwritten else 0)
-        rules = None if self._end is not None else self._rules
         wait = min(
             self._space.wait(now),
             self._backpressure.wait(now, self._arrival),
-            self._pipeline.prepare(poll, now, rules),
+            self._part.prepare(poll, now, self._rules_in_force),
             self._gather_until - now if gathering else 3600.0,
         )
-        if self._end is not None:
-            return min(wait, max(0.0, self._end - now))
+        if self._part.exit_by is not None:
+            return min(wait, max(0.0, self._part.exit_by - now))
         if self._rules is None:
             return min(wait, max(0.0, self._next_rules - now))
         if self._notices.unwritten <= UNWRITTEN_MOST:
@@ -148,10 +136,10 @@ class Classifier:
         gathered = 0.0 < self._gather_until <= now
         if gathered or self._watch.descriptor in ready:
             self._gather_until = 0.0
-            self._take_names(now)
+            self._take_names("", self._watch, now)
         for priority, watch in self._lower.items():
             if gathered or watch.descriptor in ready:
-                self._take_lower_names(priority, watch, now)
+                self._take_names(priority, watch, now)
         pulled = self._trigger is not None and (gathered or self._trigger.descriptor in ready)
         if pulled and now >= self._next_look and self._has_new_classes:
             self._look_for_classes(now)
@@ -162,7 +150,7 @@ class Classifier:
         if self._blind and now >= self._next_scan:
             self._next_scan = now + BLIND_SCAN
             self._pending.scan_soon()
-        rules = None if self._end is not None else self._rules
+        rules = self._rules_in_force
         if rules is not None and self._notices.unwritten <= UNWRITTEN_MOST:
             trouble = self._pending.run(now)
             if trouble is not None:
@@ -170,9 +158,9 @@ class Classifier:
             if self._pending.scan_began:
                 self._pending.scan_began = False
                 self._look_for_classes(now)
-        self._pipeline.run(ready, now, rules)
+        self._part.run(ready, now, rules)
         if self._rules is not None:
-            worked = self._pipeline.take_worked()
+            worked = self._part.take_worked()
             self._backpressure.update(time.monotonic(), len(self._pending), self._arrival, worked)
         for line in self._backpressure.take_lines():
             self._notices.log(line)
@@ -184,15 +172,11 @@ class Classifier:
     @property
     def finished(self) -> bool:
         """Whether X was received, no group in the log is unfinished, and queue-send has no announced message."""
-        if self._end is None:
-            return False
-        return not self._pipeline.has_unfinished or time.monotonic() >= self._end
+        return self._part.may_exit
 
     def finish(self) -> None:
         """Write all notices, however long that takes. Raises PeerLost."""
-        self._notices.finish()
-        # queue-send waits for end of file, and a thread that hangs in a sync keeps the process from exiting.
-        os.close(self._notices.descriptor)
+        self._notices.end()
 
     def free_injectors(self) -> None:
         """Remove the marks that slow or refuse injectors."""
@@ -217,29 +201,18 @@ class Classifier:
         except FormatError as error:
             self._notices.warn(f"unknown command: {error}")
             return
+        now = time.monotonic()
         for command in commands:
-            if isinstance(command, ClassifyRequest):
-                self._pipeline.request(command.message, command.done)
-            elif isinstance(command, Gone):
-                self._pipeline.gone(command.message)
-            elif isinstance(command, Resubmission):
-                self._next_rules = 0.0
-                self._pipeline.resubmit(command.message, time.monotonic())
-            elif command == REREAD:
-                self._reread(time.monotonic(), asked=True)
+            if command == REREAD:
+                self._reread(now, asked=True)
                 # A corrupt message may have been released, which nothing else reports.
                 self._pending.scan_soon()
             elif command == EXIT:
-                self._end = self._end or time.monotonic() + self._finishing
-                self._pipeline.begin_exit()
-            elif command == WRITTEN:
-                self._pipeline.written()
-            elif command == PASSED:
-                self._pipeline.ask_passed()
-            elif command in (ANNOUNCE, LEAVE, CLASSIFY, FIRST):
-                self._pipeline.set_mode(command)
-            else:
+                self._part.begin_exit(now)
+            elif not self._part.carry_out(command, now):
                 self._notices.warn(f"unknown command {command[0]}")
+            if isinstance(command, Resubmission):
+                self._next_rules = 0.0
 
     def _reread(self, now: float, asked: bool = False) -> None:
         wrong = ""
@@ -270,27 +243,18 @@ class Classifier:
         return self._files.rules if self._holds.known else None
 
     @property
+    def _rules_in_force(self) -> Rules | None:
+        """The rules; None if no group may be begun."""
+        return None if self._part.exit_by is not None else self._rules
+
+    @property
     def _arrival(self) -> float | None:
         """When the next message arrived, None if none waits, or rules or holds are lacking, without which none may be
         classified."""
-        return None if self._rules is None else self._pipeline.arrival
+        return None if self._rules is None else self._part.arrival
 
-    def _take_names(self, now: float) -> None:
-        found = []
-        for name in self._watch.take():
-            try:
-                found.append(unpack_id(os.fsencode(name)))
-            except FormatError:
-                continue  # Not a message.
-        self._named += len(found)
-        self._pending.add(found, now)
-        if found:
-            self._gather_until = now + GATHER
-        if self._watch.lost:
-            self._watch.lost = False
-            self._pending.scan_soon()
-
-    def _take_lower_names(self, priority: str, watch: Watch, now: float) -> None:
+    def _take_names(self, priority: str, watch: Watch, now: float) -> None:
+        """Take the names that inotify has given of the tree of a class, empty for the first one."""
         found = []
         for name in watch.take():
             try:
@@ -303,7 +267,10 @@ class Classifier:
             self._gather_until = now + GATHER
         if watch.lost:
             watch.lost = False
-            self._pending.read_lower_soon()
+            if priority:
+                self._pending.read_lower_soon()
+            else:
+                self._pending.scan_soon()
 
     @property
     def _has_new_classes(self) -> bool:
@@ -336,7 +303,7 @@ class Classifier:
     def _take_trigger(self, pulls: int, now: float) -> None:
         """Scan if there were more pulls than names from inotify."""
         if self._watch.descriptor is not None:
-            self._take_names(now)
+            self._take_names("", self._watch, now)
         if pulls > self._named:
             self._pending.scan_soon()
         self._named = max(0, self._named - pulls)
@@ -358,8 +325,11 @@ def take_workers(words: list[str]) -> int:
     """Return how many processes classify, by the words of the command line after --home. Raises Usage."""
     if not words:
         return 1
-    if len(words) != 2 or words[0] != "--workers" or words[1] not in map(str, range(1, WORKERS_MOST + 1)):
-        raise Usage(f"{USAGE}; it is started by queue-start")
+    if words[0] != "--workers" or len(words) > 2:
+        wrong = words[2] if words[0] == "--workers" else words[0]
+        raise Usage(f"{wrong} is not an option; {USAGE}; it is started by queue-start")
+    if len(words) != 2 or words[1] not in map(str, range(1, WORKERS_MOST + 1)):
+        raise Usage(f"--workers needs a number from 1 to {WORKERS_MOST}; {USAGE}")
     return int(words[1])
 
 

@@ -19,3 +19,9 @@ class NoticePipe(OutPipe):
     def warn(self, text: str) -> None:
         """Send a warning: something that will be tried again."""
         self.log(logline.warning(f"queue-todo: {text}"))
+
+    def end(self) -> None:
+        """Write everything, however long that takes, and close it. Raises PeerLost."""
+        self.finish()
+        # The reader waits for end of file, and a thread that hangs in a sync keeps the process from exiting.
+        self.close()

@@ -22,6 +22,7 @@ from queue_base.queue.layout import Layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_todo.announcements import Announcement, Announcements
 from queue_todo.classify import PreparedMessage, ReadMessage, TodoGroup, confirm, first_domain
+from queue_todo.classify_part import ClassifyPart
 from queue_todo.hold_watch import StandingHolds
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import RETRY_AFTER, LowerClass, Pending
@@ -31,7 +32,6 @@ from queue_wire.control.rewrite import Rules
 from queue_wire.files.standing_hold import HoldTable
 from queue_wire.pipes.notice import (
     ANNOUNCE,
-    CLASSIFY,
     FIRST,
     LEAVE,
     NOTICE_MOST,
@@ -45,28 +45,27 @@ from queue_wire.pipes.notice import (
     pack_ask,
     pack_classified,
     pack_deferral,
-    pack_frozen,
+    pack_held,
 )
 
 GROUP = 250  # The most messages that share a commit.
 UNWRITTEN_MOST = 4 << 20  # Bytes of notices that queue-send has not read; above it, no group is begun.
 UNFINISHED_MOST = 2  # The most groups that wait for the log, or to be finished.
 UNREAD_MOST = 65536  # Bytes of notices that queue-send has not read; above it, no message is announced.
+FINISHING = 10.0  # Seconds after X to finish what is in the log, or announced.
 SLICE = 0.05  # Seconds of work on envelopes before the thread turns to something else.
 EXIT_RETRY = 1.0  # In an exit, seconds until what the disk has refused is tried again.
 
 
-class Pipeline:
-    """Takes ids from `pending`, and sends log lines and notices to queue-send."""
+class Pipeline(ClassifyPart):
+    """Classifies in this process: a thread works on the disk."""
 
     def __init__(
         self, layout: Layout, pending: Pending, notices: NoticePipe, holds: StandingHolds, share: int = 1
     ) -> None:
         """`share`: how many processes share the limits of announced messages, of which this is one."""
-        self._layout = layout
+        super().__init__(layout, pending, notices, FINISHING)
         self._share = share
-        self._pending = pending
-        self._notices = notices
         self._disk = DiskThread()
         self._small: TodoGroup | None = None  # The group that is being prepared.
         self._large: TodoGroup | None = None
@@ -78,12 +77,10 @@ class Pipeline:
         self._groups_sent = self._groups_announced = 0
         self._passes: deque[int] = deque()  # For each P, the number of groups that were sent before it.
         self.announced = Announcements(share)
-        self._mode = CLASSIFY
-        self._left_until = 0.0  # Until then messages were left in todo/, and did not wait for this process.
         self._left_marks = self._read_marks()
         self._holds = holds
         self._begun: set[int] = set()  # Messages that may have files of a classification that failed,
-        self._frozen: dict[int, bytes] = {}  # and those that may have the mark of a standing hold, with its reason.
+        self._held: dict[int, bytes] = {}  # and those that may have the mark of a standing hold, with its reason.
         # The requests of queue-send that have no answer yet, by message, with the done bits; those that are next; and
         # those that the disk has refused, with the time of the next attempt.
         self._requested: dict[int, int] = {}
@@ -96,9 +93,7 @@ class Pipeline:
         self._unsure: list[PreparedMessage] = []
         self._next_confirm = 0.0
         self._retry_after = RETRY_AFTER  # Seconds until such requests, and `_unsure`, are tried again.
-        self._worked = False
         self._small_since = 0.0
-        self._now = 0.0
 
     def _read_marks(self) -> LeftMarks | None:
         try:
@@ -115,7 +110,7 @@ class Pipeline:
             return wait
         if self._logged or self._next_requests:
             return 0.0
-        if rules is not None and (self._may_begin or self._pending.may_sort or self._next_lower is not None):
+        if rules is not None and (self._may_begin or self._pending.may_sort or self._next_lower(now) is not None):
             return 0.0
         wait = max(0.0, self._next_confirm - now) if self._unsure else 3600.0
         return min(wait, max(0.0, self._refused[0][0] - now)) if self._refused else wait
@@ -136,9 +131,13 @@ class Pipeline:
             self._classify_requested()
         elif self._unsure and now >= self._next_confirm:
             self._confirm()
-        elif rules is not None and self._next_lower is not None and (self._lower_is_next or not begins):
+        elif (
+            rules is not None
+            and (self._lower_is_next or not begins)
+            and (lower := self._next_lower(now)) is not None
+        ):
             self._lower_is_next = False
-            read_lower(self._disk, self._pending, self._notices, self._next_lower, now)
+            read_lower(self._disk, self._pending, self._notices, lower, now)
         elif rules is not None and begins:
             self._new_is_next = False
             self._lower_is_next = True
@@ -147,44 +146,22 @@ class Pipeline:
             sort_waiting(self._disk, self._pending, self._layout)
 
     def written(self) -> None:
-        """Note that queue-send has written the lines of the oldest group to the log."""
         if self._sent:
             self._logged.append(self._sent.popleft())
 
-    def set_mode(self, mode: bytes) -> None:
-        """Announce new messages (ANNOUNCE), LEAVE them in todo/, CLASSIFY them, or announce the FIRST class alone."""
-        if self._mode == LEAVE:
-            self._left_until = self._now
-        self._mode = mode
-
-    @property
-    def arrival(self) -> float | None:
-        """When the next message arrived, or was not left in todo/ any more; None if none waits for this process."""
-        arrival = self._pending.arrival
-        if arrival is None or self._mode == LEAVE:
-            return None
-        return max(arrival, self._left_until)
-
-    def begin_exit(self) -> None:
+    def _begin_exit(self) -> None:
         """Try at once, and then each second, what the disk has refused: little time is left for the requests."""
-        if self._retry_after != EXIT_RETRY:
-            self._retry_after = EXIT_RETRY
-            self._next_requests += [message for _, message in self._refused]
-            self._refused.clear()
-            self._next_confirm = self._now
+        self._retry_after = EXIT_RETRY
+        self._next_requests += [message for _, message in self._refused]
+        self._refused.clear()
+        self._next_confirm = self._now
 
     def request(self, message: int, done: int) -> None:
-        """Classify an announced message; `done` are the bits of its recipients that are done."""
         if message not in self._requested:
             self._requested[message] = done
             self._next_requests.append(message)
 
-    def resubmit(self, message: int, now: float) -> None:
-        """Classify a message now that could not be classified, or all of them if the number is 0."""
-        self._pending.resubmit(message, now)
-
     def gone(self, message: int) -> None:
-        """Note that an announced message has ended."""
         if self.announced.remove(message):
             self._pending.add_again([message], self._now)
 
@@ -198,7 +175,6 @@ class Pipeline:
         self.gone(message)
 
     def ask_passed(self) -> None:
-        """Answer, as soon as the groups whose lines have been sent are announced."""
         self._passes.append(self._groups_sent)
         self._answer_passed()
 
@@ -206,11 +182,6 @@ class Pipeline:
         while self._passes and self._passes[0] <= self._groups_announced:
             self._passes.popleft()
             self._notices.put(pack_ask(Ask.PASSED))
-
-    def take_worked(self) -> bool:
-        """Return whether messages were classified or parked since the last call."""
-        worked, self._worked = self._worked, False
-        return worked
 
     @property
     def has_unfinished(self) -> bool:
@@ -229,11 +200,6 @@ class Pipeline:
             return False
         return self._pending.may_take(self._mode == FIRST)
 
-    @property
-    def _next_lower(self) -> LowerClass | None:
-        """The lower class whose tree is to be read further, None if there is none."""
-        return None if self._mode in (LEAVE, FIRST) else self._pending.next_to_read(self._now)
-
     def _go_on(self, rules: Rules) -> None:
         """Let the thread continue or begin a group; a large envelope alternates with the others."""
         others = self._small is not None or (self._mode != LEAVE and self._pending.may_take(self._mode == FIRST))
@@ -242,7 +208,7 @@ class Pipeline:
             if self._large is None:
                 messages = [self._large_waiting.popleft()]
                 self._large = TodoGroup(
-                    self._layout, rules, messages, large=True, holds=self._read_holds(), frozen=self._frozen,
+                    self._layout, rules, messages, large=True, holds=self._read_holds(), held=self._held,
                     classes=self._pending.classes_of(messages),
                 )  # fmt: skip
             self._prepare(self._large)
@@ -273,7 +239,7 @@ class Pipeline:
             scanned=self._pending.scanned.intersection(messages),
             marks=self._left_marks,
             holds=self._read_holds(),
-            frozen=self._frozen,
+            held=self._held,
             classes=self._pending.classes_of(messages),
         )
 
@@ -369,7 +335,7 @@ class Pipeline:
         kept = {entry.message for entry in group.entries}
         kept.update(group.left, group.large, (message for message, _ in chain(group.parked, group.deferred)))
         self._pending.done([message for message in group.messages if message not in kept], self._now)
-        self._note_frozen(group)
+        self._note_held(group)
         self._defer(group)
         self._pending.part(group.together)
         if not group.entries:
@@ -378,21 +344,21 @@ class Pipeline:
             if not entry.logged:
                 self._log_arrival(entry)
             if entry.held is not None:
-                self._notices.put(pack_frozen(entry.message))
+                self._notices.put(pack_held(entry.message))
                 self._notices.log(logline.hold_message(entry.message, entry.held))
         self._notices.put(pack_ask(Ask.WRITTEN))
         self._sent.append(group)
         self._groups_sent += 1
 
-    def _note_frozen(self, group: TodoGroup) -> None:
+    def _note_held(self, group: TodoGroup) -> None:
         """Note which messages of a group were not classified and may have a mark that queue-send was not told of."""
-        if self._frozen or group.frozen:
+        if self._held or group.held:
             deferred = {message for message, _ in group.deferred}
             for message in group.messages:
-                if message in deferred and message in group.frozen:
-                    self._frozen[message] = group.frozen[message]
+                if message in deferred and message in group.held:
+                    self._held[message] = group.held[message]
                 elif message not in deferred and message not in group.left and message not in group.large:
-                    self._frozen.pop(message, None)
+                    self._held.pop(message, None)
 
     def _log_arrival(self, entry: PreparedMessage) -> None:
         self._notices.log(logline.new_message(entry.message))

@@ -4,10 +4,10 @@ It is a fork of queue-todo. Its commands and its notices are pipes to the parent
 mail by itself: new names, what a scan has found, and the rules come from the parent, in order. What it defers it keeps.
 
 After X it ends as queue-todo does with one process: no group is begun, and what is in the log, or announced, is
-finished within FINISHING seconds. The end of its commands means that the parent has ended: then it ends at once.
+finished within FINISHING seconds (pipeline.py). The end of its commands means that the parent has ended: then it ends
+at once.
 """
 
-import os
 import select
 import time
 
@@ -19,10 +19,10 @@ from queue_todo.pending import Pending
 from queue_todo.pipeline import UNWRITTEN_MOST, Pipeline
 from queue_todo.worker_records import ClassOrder, Named, Taken, pack_taken, unpack_instruction
 from queue_wire.control.rewrite import Rules
+from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import NetstringReader
-from queue_wire.pipes.notice import EXIT, PASSED, WRITTEN, ClassifyRequest, Gone, Resubmission
+from queue_wire.pipes.notice import EXIT
 
-FINISHING = 10.0  # Seconds after X to finish; a disk that hangs must not prevent the exit.
 HOLDS_RETRY = 60.0  # Seconds between attempts to read queue/holds for the first time.
 INSTRUCTION_MOST = 1 << 28  # Bytes of a record of the parent: of virtualdomains with very many lines.
 
@@ -42,7 +42,6 @@ class TodoWorker:
         self._next_holds = 0.0
         self._got_first = self._got_lower = 0
         self._told = Taken(0, 0)
-        self._end: float | None = None  # The latest time to exit, after X.
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Register the descriptors; return the seconds to wait at most."""
@@ -50,8 +49,8 @@ class TodoWorker:
         poll.register(self._notices.descriptor, select.POLLOUT if self._notices.unwritten else 0)
         rules = self._rules_in_force
         wait = self._pipeline.prepare(poll, now, rules)
-        if self._end is not None:
-            return min(wait, max(0.0, self._end - now))
+        if self._pipeline.exit_by is not None:
+            return min(wait, max(0.0, self._pipeline.exit_by - now))
         if self._rules is not None and rules is None:
             return min(wait, max(0.0, self._next_holds - now))
         if rules is not None and self._notices.unwritten <= UNWRITTEN_MOST:
@@ -79,20 +78,16 @@ class TodoWorker:
     @property
     def finished(self) -> bool:
         """Whether X was received, and nothing is unfinished or announced."""
-        if self._end is None:
-            return False
-        return not self._pipeline.has_unfinished or time.monotonic() >= self._end
+        return self._pipeline.may_exit
 
     def finish(self) -> None:
         """Write all notices. Raises PeerLost."""
-        self._notices.finish()
-        # The parent waits for end of file, and a thread that hangs in a sync keeps the process from exiting.
-        os.close(self._notices.descriptor)
+        self._notices.end()
 
     @property
     def _rules_in_force(self) -> Rules | None:
         """The rules; None if no group may be begun."""
-        return self._rules if self._end is None and self._holds.known else None
+        return self._rules if self._pipeline.exit_by is None and self._holds.known else None
 
     def _look_at_holds(self, now: float) -> None:
         self._holds.current()
@@ -122,21 +117,10 @@ class TodoWorker:
             self._next_holds = 0.0
         elif isinstance(found, ClassOrder):
             self._pending.set_classes(self._layout, found.names)
-        elif isinstance(found, ClassifyRequest):
-            self._pipeline.request(found.message, found.done)
-        elif isinstance(found, Gone):
-            self._pipeline.gone(found.message)
-        elif isinstance(found, Resubmission):
-            self._pipeline.resubmit(found.message, now)
-        elif found == WRITTEN:
-            self._pipeline.written()
-        elif found == PASSED:
-            self._pipeline.ask_passed()
         elif found == EXIT:
-            self._end = self._end or now + FINISHING
-            self._pipeline.begin_exit()
-        else:
-            self._pipeline.set_mode(found)
+            self._pipeline.begin_exit(now)
+        elif not self._pipeline.carry_out(found, now):
+            raise FormatError(f"instruction: unknown command: {quoted(record)}")
 
 
 def work(worker: TodoWorker) -> None:

@@ -15,16 +15,16 @@ from queue_base.daemon.disk_thread import DiskThread
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.errors import Failure, Temporary, complain, reason
 from queue_base.queue.layout import Layout
+from queue_todo.classify_part import ClassifyPart
 from queue_todo.notices import NoticePipe
-from queue_todo.pending import LowerClass, Pending
-from queue_todo.pipeline import GROUP, UNREAD_MOST, read_lower, sort_waiting
+from queue_todo.pending import Pending
+from queue_todo.pipeline import FINISHING, GROUP, UNREAD_MOST, read_lower, sort_waiting
 from queue_todo.todo_worker import TodoWorker, work
 from queue_todo.worker_records import Parked, Taken, WorkerReader, pack_named, pack_order, pack_rules, share_of
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import pack_netstring
 from queue_wire.pipes.notice import (
-    CLASSIFY,
     EXIT,
     FIRST,
     LEAVE,
@@ -147,25 +147,19 @@ class WorkerLink:
         self.commands.close()
 
 
-class Workers:
+class Workers(ClassifyPart):
     """Hands ids of `pending` on to the workers, and what they say to queue-send."""
 
     def __init__(self, layout: Layout, pending: Pending, notices: NoticePipe, pipes: list[WorkerPipes]) -> None:
-        self._layout = layout
-        self._pending = pending
-        self._notices = notices
+        # Workers have FINISHING seconds since they got the X.
+        super().__init__(layout, pending, notices, FINISHING + END_SECONDS)
         self._links = [WorkerLink(each) for each in pipes]
         self._disk = DiskThread()
         self._sorts = False  # Whether what the thread does is to sort ids.
         self._asked: deque[WorkerLink] = deque()  # Who has asked whether its lines are in the log, in order.
         self._passed = 0  # Answers to P.
-        self._mode = CLASSIFY
-        self._left_until = 0.0  # Until then messages were left in todo/, and did not wait for this process.
         self._rules: Rules | None = None  # Those that the workers have,
         self._classes: tuple[str, ...] = ()  # and the classes.
-        self._exits = False
-        self._worked = False
-        self._now = 0.0
 
     def prepare(self, poll: "select.poll", now: float, rules: Rules | None) -> float:
         """Register the descriptors of the workers and of the thread; return the seconds to wait at most."""
@@ -195,53 +189,31 @@ class Workers:
             link.flush()
 
     def written(self) -> None:
-        """Note that queue-send has written the lines of the worker that asked first."""
         if self._asked:
             self._asked.popleft().send(pack_netstring(WRITTEN))
 
     def set_mode(self, mode: bytes) -> None:
-        """As Pipeline.set_mode."""
-        if self._mode == LEAVE:
-            self._left_until = self._now
-        self._mode = mode
+        super().set_mode(mode)
         self._send_all(pack_netstring(mode))
 
-    @property
-    def arrival(self) -> float | None:
-        """As Pipeline.arrival: of the messages that no worker has."""
-        arrival = self._pending.arrival
-        if arrival is None or self._mode == LEAVE:
-            return None
-        return max(arrival, self._left_until)
-
-    def begin_exit(self) -> None:
-        """Have the workers finish what is in the log, and end."""
-        if not self._exits:
-            self._exits = True
-            self._send_all(pack_netstring(EXIT))
+    def _begin_exit(self) -> None:
+        self._send_all(pack_netstring(EXIT))
 
     def request(self, message: int, done: int) -> None:
-        """As Pipeline.request."""
         self._link_of(message).send(pack_netstring(pack_request(ClassifyRequest(message, done))))
 
     def gone(self, message: int) -> None:
-        """As Pipeline.gone."""
         self._link_of(message).send(pack_netstring(pack_gone(message)))
 
     def resubmit(self, message: int, now: float) -> None:
-        """As Pipeline.resubmit. One that is named here is handed on as new, and its worker tries it at once."""
-        self._pending.resubmit(message, now)
+        # One that is named here is handed on as new, and its worker tries it at once.
+        super().resubmit(message, now)
         if not message:
             self._send_all(pack_netstring(pack_resubmission(0)))
 
     def ask_passed(self) -> None:
-        """Answer when all workers have answered."""
+        # It is answered when all workers have answered.
         self._send_all(pack_netstring(PASSED))
-
-    def take_worked(self) -> bool:
-        """As Pipeline.take_worked."""
-        worked, self._worked = self._worked, False
-        return worked
 
     @property
     def has_unfinished(self) -> bool:
@@ -297,7 +269,7 @@ class Workers:
         """Take the end of a worker. Raises Temporary if it was not told to end."""
         link.close()
         how = _how_ended(link.pid)
-        if self._exits:
+        if self.exit_by is not None:
             return
         text = f"worker {self._links.index(link) + 1} of {len(self._links)} has ended ({how})"
         self._notices.alert(f"{text}; all daemons are started again")
@@ -353,9 +325,6 @@ class Workers:
         if self._pending.classes != self._classes:
             self._classes = self._pending.classes
             self._send_all(pack_order(self._classes))
-
-    def _next_lower(self, now: float) -> LowerClass | None:
-        return None if self._mode in (LEAVE, FIRST) else self._pending.next_to_read(now)
 
     def _may_look(self, now: float) -> bool:
         """Whether the thread has nothing to do, and `_look_ahead` has something for it."""

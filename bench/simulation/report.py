@@ -3,7 +3,7 @@
 from array import array
 from typing import NamedTuple
 
-from queue_send.scheduler.limits import Limits
+from queue_base.limits import Limits
 from queue_send.scheduler.model import Settings
 from simulation.bulk import BulkRun
 from simulation.clock import Result, run, watches

@@ -4,7 +4,7 @@ from collections import deque
 from random import Random
 from typing import NamedTuple
 
-from queue_send.scheduler.limits import LimitTable
+from queue_base.limits import LimitTable
 from queue_wire.control.destinationlimits import join_lines, unpack_rates
 
 HEALTHY, DEAD, SLOW, LIMITED, FLAPPING = "healthy", "dead", "slow", "limited", "flapping"

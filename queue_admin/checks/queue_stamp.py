@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from queue_base.accounts import Owner, queue_owner
 from queue_base.durable import write_all
-from queue_base.errors import Permanent, Temporary, complain, reason
+from queue_base.errors import Permanent, Temporary, complain, reason, why_refused
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE, Layout, is_there
 from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below, open_file_below
@@ -209,7 +209,7 @@ def check_stamp(home: Home, layout: Layout) -> None:
     except UnsafePath as error:
         raise Permanent(f"unable to use {home.queue}/{NAME}: {error}; remove it") from error
     except OSError as error:
-        raise Temporary(f"unable to look at {error.filename or home.queue}: {reason(error)}") from error
+        raise Temporary(f"unable to look at {error.filename or home.queue}: {why_refused(error)}") from error
     if copied:
         raise Permanent(f"unable to use {home.queue}: it was copied or restored: {copied}; run queuectl repair")
     if found is not None and found.stamp.copy:

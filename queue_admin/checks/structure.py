@@ -24,7 +24,7 @@ from queue_admin.home.modes import (
 )
 from queue_admin.system_accounts import account_uid
 from queue_base.accounts import QMAIL_ACCOUNT, Owner, queue_owner
-from queue_base.errors import Permanent, Temporary, reason
+from queue_base.errors import Permanent, Temporary, why_refused
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE, HASHED, PRIORITY, Layout, open_layout
 from queue_base.queue.marks_file import NAME as MARKS
@@ -251,4 +251,4 @@ def _check_names(queue: str, now: float) -> Iterator[Finding]:
 
 def unable(error: OSError, queue: str) -> Temporary:
     """Return the failure for an error of the disk."""
-    return Temporary(f"unable to look at {error.filename or queue}: {reason(error)}")
+    return Temporary(f"unable to look at {error.filename or queue}: {why_refused(error)}")

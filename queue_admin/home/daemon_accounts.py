@@ -49,7 +49,8 @@ def choose_accounts(home: Home) -> DaemonAccounts:
         raise Permanent(f"unable to use {home.owned}: it is qmail's; queuectl adopt {home.path} takes it over")
     if me != 0:
         who = _name(me)
-        raise Permanent(f"unable to use {home.owned}: it is {name}'s and we are {who}; start as root or as {name}")
+        starter = "root" if owner.uid == 0 else f"root or as {name}"
+        raise Permanent(f"unable to use {home.owned}: it is {name}'s and we are {who}; start as {starter}")
     if name != QUEUE_ACCOUNT:
         raise Permanent(
             f"unable to use {home.owned}: its owner is {name}; start as {name}, or give it to account {QUEUE_ACCOUNT}",

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
 from queue_base.durable import Commit, write_all
-from queue_base.errors import Permanent, Temporary, reason
+from queue_base.errors import Permanent, Temporary, why_refused
 from queue_base.safe_open import READ_DIRECTORY, open_below
 
 _REPLACED = "something else was put in its place meanwhile"
@@ -153,7 +153,7 @@ def is_there(path: str, right_kind: Callable[[int], bool], kind: str) -> bool:
             raise Permanent(f"unable to make {kind} {path}: a broken symbolic link is in its place") from None
         return False
     except OSError as error:
-        raise Temporary(f"unable to look at {path}: {reason(error)}") from error
+        raise Temporary(f"unable to look at {path}: {why_refused(error)}") from error
     _refuse_another_kind(found.st_mode, path, right_kind, kind)
     return True
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from queue_base.durable import sync_filesystem
-from queue_base.errors import Permanent, Temporary, reason
+from queue_base.errors import Permanent, Temporary, reason, why_refused
 from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
 
 
@@ -22,7 +22,7 @@ def unable_to(verb: str, path: str) -> Iterator[None]:
     except UnsafePath as error:
         raise Permanent(f"unable to {verb} {path}: {reason(error)}; put the right file or directory there") from error
     except OSError as error:
-        raise Temporary(f"unable to {verb} {path}: {reason(error)}") from error
+        raise Temporary(f"unable to {verb} {path}: {why_refused(error)}") from error
 
 
 class Tree:

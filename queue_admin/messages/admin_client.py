@@ -1,15 +1,18 @@
-"""The client of lock/control, the socket on which queue-send takes orders and answers queries from queuectl.
+"""The clients of queue-send and queue-ondemand, which take orders and answer queries from queuectl on sockets.
 
-`AdminClient` sends one request at a time and returns its response. `SchedulerQueries` asks only for what queue-send has
-in memory: it changes nothing, needs no lock, and waits at most QUERY_WAIT seconds. `connect_or_lock` is for orders: if
-queue-send does not run, it takes the queue's lock and returns an OfflineQueue, which carries them out on disk.
+A client sends one request at a time and returns its answer: `AdminClient` those of lock/control, queue-send's socket,
+`OnDemandClient` those of intake/ondemand. `SchedulerQueries` asks only for what queue-send has in memory: it changes
+nothing, needs no lock, and waits at most QUERY_WAIT seconds. `connect_or_lock` is for orders: if queue-send does not
+run, it takes the queue's lock and returns an OfflineQueue, which carries them out on disk.
+
+queue-smtpd has a client of queue-ondemand of its own (queue_smtpd.mail_request): it serves others while it waits.
 """
 
 import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from queue_admin.messages.detail import CHANNELS, Detail
@@ -17,6 +20,7 @@ from queue_admin.messages.offline import OfflineQueue
 from queue_admin.printable import visible
 from queue_base.accounts import become, queue_owner
 from queue_base.daemon.lock import take_sendmutex
+from queue_base.daemon.unix_sockets import connect_to
 from queue_base.errors import Failure, Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.layout import Layout
@@ -25,6 +29,8 @@ from queue_wire.address import split_address
 from queue_wire.admin.cause import Cause, unpack_cause
 from queue_wire.admin.facts import RELAY, ChannelFact, DestinationFact, unpack_channel, unpack_destination
 from queue_wire.admin.figure import Figure, unpack_figure
+from queue_wire.admin.ondemand_socket import REQUEST_MOST as RUN_ANSWER_MOST
+from queue_wire.admin.ondemand_socket import SOCKET, RunAnswer, RunRequest, pack_run_request, unpack_run_answer
 from queue_wire.admin.socket import (
     DESTINATIONS,
     FIGURES,
@@ -47,11 +53,23 @@ Fact = TypeVar("Fact")
 
 START_WAIT = 10.0  # Seconds to wait for a queue-send that is starting or ending.
 ORDER_WAIT = 120.0  # Seconds to wait for the response to an order: a disk may be slow.
+RUN_WAIT = 30.0  # Seconds to wait for an answer of queue-ondemand.
 QUERY_WAIT = 3.0  # Seconds to wait for the response to a query, which queue-send answers from memory.
 
 
 class NoAnswer(Exception):
     """A query has no answer; the text gives the reason."""
+
+
+def _exchange(connection: socket.socket, reader: NetstringReader, request: bytes) -> bytes:
+    """Send a request; return the payload of the answer. Raises OSError, EOFError if there is none, FormatError."""
+    connection.sendall(request)
+    while (payload := reader.next()) is None:
+        data = connection.recv(65536)
+        if not data:
+            raise EOFError
+        reader.feed(data)
+    return payload
 
 
 class AdminClient:
@@ -65,13 +83,9 @@ class AdminClient:
     def ask(self, request: Request) -> Response:
         """Send a request and return the response. Raises Temporary if queue-send refuses or fails, Permanent."""
         try:
-            self._connection.sendall(pack_request(request))
-            while (payload := self._reader.next()) is None:
-                data = self._connection.recv(65536)
-                if not data:
-                    raise Temporary("unable to reach queue-send: it closed the connection; try again")
-                self._reader.feed(data)
-            response = unpack_response(payload)
+            response = unpack_response(_exchange(self._connection, self._reader, pack_request(request)))
+        except EOFError as error:
+            raise Temporary("unable to reach queue-send: it closed the connection; try again") from error
         except TimeoutError as error:
             pid = self.peer_pid()
             raise Temporary(
@@ -119,6 +133,52 @@ def connect(home: Home, wait: float | None = None) -> AdminClient | None:
         connection.close()
         raise Temporary(f"unable to use {home.queue}/lock/control: {reason(error)}") from error
     return AdminClient(connection, wait)
+
+
+class OnDemandClient:
+    """A connection to the queue-ondemand of a queue. Use it as a context manager. Methods raise Temporary."""
+
+    def __init__(self, home: Home) -> None:
+        """Connect."""
+        self._path = f"{home.queue}/{SOCKET}"
+        self._reader = NetstringReader(RUN_ANSWER_MOST)
+        try:
+            self._connection = connect_to(self._path)
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            why = "it does not run; start the suite"
+            raise Temporary(f"unable to ask queue-ondemand at {self._path}: {why}") from error
+        except OSError as error:
+            raise Temporary(f"unable to ask queue-ondemand at {self._path}: {reason(error)}; try again") from error
+        self._connection.settimeout(RUN_WAIT)
+
+    def ask(self, request: RunRequest) -> RunAnswer:
+        """Send a request and return the answer."""
+        try:
+            return unpack_run_answer(_exchange(self._connection, self._reader, pack_run_request(request)))
+        except TimeoutError as error:
+            why = f"no answer in {RUN_WAIT:.0f} s; it is stopped, or waits for a disk"
+            raise Temporary(f"unable to ask queue-ondemand at {self._path}: {why}") from error
+        except EOFError as error:
+            why = "it closed the connection; ask as root or the owner of the queue"
+            raise Temporary(f"unable to ask queue-ondemand at {self._path}: {why}") from error
+        except OSError as error:
+            raise Temporary(f"unable to ask queue-ondemand at {self._path}: {reason(error)}; try again") from error
+        except FormatError as error:
+            raise Temporary(f"unable to understand queue-ondemand: {error}; is it of another version?") from error
+
+    def __enter__(self) -> "OnDemandClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+
+def ask_for_runs(home: Home, requests: Sequence[RunRequest]) -> list[RunAnswer]:
+    """Return the answers of queue-ondemand. Raises Temporary."""
+    if not requests:
+        return []
+    with OnDemandClient(home) as client:
+        return [client.ask(request) for request in requests]
 
 
 def runs(home: Home) -> bool:

@@ -4,23 +4,23 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
+from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries, ask_for_runs
 from queue_admin.messages.detail import CHANNELS, Detail, failures, injector_uid, mark_reason, read_done_marks
 from queue_admin.messages.last_results import RecipientState, recipient_states
 from queue_admin.messages.message_facts import message_facts, recipient_facts, stored_facts, stored_recipients
-from queue_admin.messages.stored_mail import StoredMail, StoredMessage, ask_for_runs
+from queue_admin.messages.stored_mail import StoredMail, StoredMessage
 from queue_admin.messages.survey import FILE_KINDS, Snapshot, look, read_head
 from queue_admin.printable import one_line, span, visible, word
 from queue_base.errors import Permanent, Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import Layout
 from queue_wire.admin.cause import describe as describe_cause
-from queue_wire.admin.ondemand_socket import RUNNING, WHEN, RunRequest
+from queue_wire.admin.ondemand_socket import NO_LINE, RUNNING, WHEN, RunRequest
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_queue_id, unpack_long_id
 from queue_wire.logline import moment
 
-HEADER_MAX = 65536
+HEADER_MOST = 65536
 NEWLINE = b"\n"
 
 
@@ -38,13 +38,12 @@ def find_message(layout: Layout, name: str) -> Snapshot:
     return snapshot
 
 
-def find_stored(home: Home, name: str) -> list[StoredMessage]:
+def find_stored(mail: StoredMail, name: str) -> list[StoredMessage]:
     """Return what is stored of a message with an id. Raises Usage if the id is invalid, or several messages have it."""
     try:
         message, birth = unpack_long_id(name)
     except FormatError as error:
         raise Usage(f"unable to find message: {error}") from error
-    mail = StoredMail(home)
     if birth is not None:
         return mail.find(name)
     names = sorted(mail.find_number(message))
@@ -116,8 +115,8 @@ def describe_stored_as_facts(home: Home, stored: Sequence[StoredMessage]) -> dic
 def _stored(home: Home, stored: Sequence[StoredMessage], now: float) -> Iterator[str]:
     for each in stored:
         since = each.first.since
-        when = f" since {moment(since)}, {span(now - since)} ago" if since else ""
-        yield f"stored for {each.domain.decode()}{when}; {_waits_for(home, each)}"
+        when = f"since {moment(since)}, {span(now - since)} ago; " if since else ""
+        yield f"stored for {each.domain.decode()}: {when}{_waits_for(home, each)}"
         for address in each.recipients:
             yield f"  pending <{word(address)}>"
 
@@ -132,6 +131,9 @@ def _waits_for(home: Home, message: StoredMessage) -> str:
         return "queue-ondemand does not run, or does not answer"
     if answer.word == RUNNING:
         return "what is stored for the domain is being delivered"
+    if answer.text == NO_LINE:
+        name = message.domain.decode()
+        return f"{name} has no line in control/ondemand any more; queuectl requeue sends it by normal routing"
     if answer.text.isdigit():
         return f"waits for its host to ask, or the next probe in {span(int(answer.text))}"
     return "waits for its host to ask; no probe is planned"
@@ -200,7 +202,7 @@ def _files(layout: Layout, snapshot: Snapshot) -> list[str]:
 
 def _header(path: str) -> Iterator[str]:
     try:
-        data = read_head(path, HEADER_MAX)
+        data = read_head(path, HEADER_MOST)
     except OSError:
         return
     yield "header:"

@@ -22,6 +22,7 @@ from queue_wire.address import split_address, strip_prepend
 from queue_wire.admin.facts import DEAD, PROBED
 from queue_wire.control.destinationlimits import choose_nexthop
 from queue_wire.control.localroutes import find_local_route, unpack_local_routes
+from queue_wire.control.ondemand import unpack_ondemand
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.files.last_result import FILE_MOST, LastResult, short_reason
 
@@ -151,13 +152,17 @@ class DeadNexthops:
     def _nexthop(self, recipient: RecipientState) -> bytes | None:
         """Return the nexthop of a recipient; None for a local one that queue-local delivers to."""
         if recipient.channel == "remote":
-            return choose_nexthop(self._routes, self._lines, split_address(recipient.address)[1].lower()).name
+            domain = split_address(recipient.address)[1].lower()
+            if domain in self._on_demand:
+                return domain
+            return choose_nexthop(self._routes, self._lines, domain).name
         servers = find_local_route(self._local_routes, strip_prepend(recipient.address, self._prepends))
         return None if servers is None else servers.name
 
     def _open(self) -> None:
         self._routes = read_parsed(self._home, "smtproutes", unpack_routes) or {}
         self._local_routes = read_parsed(self._home, "localroutes", unpack_local_routes) or {}
+        self._on_demand = read_parsed(self._home, "ondemand", unpack_ondemand) or {}
         self._prepends = read_map(self._home, "virtualdomains") or {}
         self._lines = read_limit_lines(self._home)
         self._queries = SchedulerQueries(self._home)

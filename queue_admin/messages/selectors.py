@@ -49,6 +49,11 @@ class Selectors(NamedTuple):
         return any(option is not None for option in (*self[:4], *self[5:]))
 
     @property
+    def of_domain_alone(self) -> bool:
+        """Whether no option is given but perhaps that of the recipients' domain."""
+        return self == Selectors(domain=self.domain, prepends=self.prepends)
+
+    @property
     def recipients(self) -> RecipientSelector:
         """Which recipients of a message are chosen."""
         return RecipientSelector(self.recipient or b"", self.domain or b"")

@@ -1,27 +1,50 @@
-"""Changes what is stored for on-demand domains: marks in hold/, and orders that queue-ondemand carries out.
+"""Changes what is stored for on-demand domains: marks in hold/, and orders that queue-ondemand carries out; flushes it.
 
-Both are files (queue_wire.files.stored_order), durable before queue-ondemand is told of them. If it does not run, it
-finds them at its next start.
+Marks and orders are files (queue_wire.files.stored_order), durable before queue-ondemand is told of them. If it does
+not run, it finds them at its next start.
 """
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
+from queue_admin.messages.admin_client import OnDemandClient, ask_for_runs
 from queue_admin.messages.selectors import Selectors
-from queue_admin.messages.stored_mail import StoredMail, StoredMessage, ask_for_runs
+from queue_admin.messages.stored_mail import StoredMail, StoredMessage
 from queue_admin.messages.survey import look
 from queue_base.durable import Commit
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE, Layout
-from queue_wire.admin.ondemand_socket import HOLDS, ORDERS, RunRequest
-from queue_wire.files.stored_order import HOLD_DIRECTORY, ORDER_DIRECTORY, WHOLE, StoredOrder, pack_order
+from queue_wire.admin.ondemand_socket import (
+    EMPTY,
+    FLUSH,
+    HOLDS,
+    NO_LINE,
+    ON_HOLD,
+    ORDERS,
+    REQUEUED,
+    UNKNOWN,
+    RequeuedMessage,
+    RunRequest,
+    unpack_requeued,
+)
+from queue_wire.files.stored_order import (
+    HOLD_DIRECTORY,
+    ORDER_DIRECTORY,
+    REQUEUE_STORED,
+    WHOLE,
+    StoredOrder,
+    pack_order,
+)
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_long_id
 
 DIRECTORY_MODE = 0o2750
 ORDER_SECONDS = 10.0  # An order that takes longer goes on without the command.
 LOOK_SECONDS = 0.02
+FLUSHED_MOST = 5000  # Long ids in a request.
 
 
 class StoredIds:
@@ -48,7 +71,8 @@ class StoredIds:
 class StoredChange:
     """What a command is to change: messages that a person named, or all that match.
 
-    `messages` are long ids by domain; `whole` are the domains of which all was chosen.
+    `messages` are long ids by domain; `whole` are the domains of which all was chosen. `requeued` are those that were
+    requeued while the order was waited for, under new ids.
     """
 
     def __init__(self, home: Home, mail: StoredMail, selectors: Selectors, now: float) -> None:
@@ -58,6 +82,7 @@ class StoredChange:
         self._now = now
         self.messages: dict[bytes, dict[str, None]] = {}
         self.whole: set[bytes] = set()
+        self.requeued: list[RequeuedMessage] = []
 
     @property
     def count(self) -> int:
@@ -74,8 +99,7 @@ class StoredChange:
     def take_matching(self, held: bool = False) -> None:
         """Take all that match; with `held` only those on hold."""
         self.take_named(self._mail.messages(self._selectors, self._now), held)
-        by_domain = Selectors(domain=self._selectors.domain, prepends=self._selectors.prepends)
-        if self._selectors == by_domain:
+        if self._selectors.of_domain_alone:
             self.whole = set(self.messages)
 
     def hold(self, why: bytes) -> None:
@@ -115,14 +139,26 @@ class StoredChange:
             ids = frozenset() if domain in self.whole else frozenset(names)
             self._change(domain, ORDER_DIRECTORY, {name: pack_order(StoredOrder(command, recipient, ids))})
             made.append(f"{self._place(domain, ORDER_DIRECTORY)}/{name}")
-        if not self._tell(ORDERS):
-            return False
+        try:
+            with OnDemandClient(self._home) as client:
+                for domain in self.messages:
+                    client.ask(RunRequest(ORDERS, domain))
+                return self._wait_for(client, command, name, made)
+        except (Temporary, FormatError):
+            # It does not run, or has ended meanwhile; the next one finds the orders.
+            return not any(map(os.path.lexists, made))
+
+    def _wait_for(self, client: OnDemandClient, command: bytes, name: str, made: list[str]) -> bool:
+        """Wait until orders with this name are carried out; return whether they are. Raises Temporary, FormatError."""
         until = time.monotonic() + ORDER_SECONDS
-        while any(map(os.path.lexists, made)):
-            if time.monotonic() > until:
-                return False
+        while True:
+            over = not any(map(os.path.lexists, made))
+            if command == REQUEUE_STORED:
+                while text := client.ask(RunRequest(REQUEUED, name.encode())).text:
+                    self.requeued += unpack_requeued(text)
+            if over or time.monotonic() > until:
+                return over
             time.sleep(LOOK_SECONDS)
-        return True
 
     def _change(self, domain: bytes, kind: str, contents: dict[str, bytes]) -> None:
         """Make files of a domain, durably, each at once; nothing if its mail is gone."""
@@ -159,3 +195,32 @@ class StoredChange:
 
 def _unable(error: OSError, path: str) -> Temporary:
     return Temporary(f"unable to change {error.filename or path}: {reason(error)}")
+
+
+class FlushedDomains(NamedTuple):
+    """For how many domains a run is under way or comes soon, which are on hold, whose hosts have to use ATRN, and which
+    have no line in control/ondemand any more.
+    """
+
+    delivered: int
+    held: list[bytes]
+    asking: list[bytes]
+    lineless: list[bytes]
+
+
+def flush_domains(home: Home, domains: Mapping[bytes, Collection[str]]) -> FlushedDomains:
+    """Have queue-ondemand deliver what is stored for domains. Raises Temporary.
+
+    Of each domain the messages with these long ids are delivered; all if there are none, or more than a request has.
+    """
+    requests = [
+        RunRequest(FLUSH, domain, ",".join(ids if len(ids) <= FLUSHED_MOST else ()).encode())
+        for domain, ids in domains.items()
+    ]
+    answers = ask_for_runs(home, requests)
+    held = [domain for domain, answer in zip(domains, answers, strict=True) if answer.text == ON_HOLD]
+    unknown = {domain: answer.text for domain, answer in zip(domains, answers, strict=True) if answer.word == UNKNOWN}
+    lineless = [domain for domain, text in unknown.items() if text == NO_LINE]
+    asking = [domain for domain, text in unknown.items() if text != NO_LINE]
+    delivered = sum(answer.word not in (EMPTY, UNKNOWN) for answer in answers) - len(held)
+    return FlushedDomains(delivered, held, asking, lineless)

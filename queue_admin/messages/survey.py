@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Iterator
 
-from queue_base.errors import Temporary, reason
+from queue_base.errors import Temporary, reason, why_refused
 from queue_base.queue.hold_marks import leftover_birth
 from queue_base.queue.layout import Layout, Presence, is_there
 from queue_base.queue.removal import find_lists, read_removals
@@ -104,7 +104,7 @@ def look(layout: Layout, message: int) -> Snapshot | None:
                 break
         held, corrupt = (is_there(layout.hashed(kind, message)) for kind in ("hold", "corrupt"))
     except OSError as error:
-        raise Temporary(f"unable to look at {error.filename}: {reason(error)}") from error
+        raise Temporary(f"unable to look at {error.filename}: {why_refused(error)}") from error
     if presence.state() == 1 and not held and not corrupt:
         return None
     return Snapshot(layout, message, presence, held, corrupt)
@@ -171,7 +171,7 @@ class Survey:
             try:
                 in_bucket = any(is_there(self._layout.hashed(kind, message)) for kind in HASHED_KINDS)
             except OSError as error:
-                raise Temporary(f"unable to look at {error.filename}: {reason(error)}") from error
+                raise Temporary(f"unable to look at {error.filename}: {why_refused(error)}") from error
             if not in_bucket:
                 yield from self.some((message,))
 

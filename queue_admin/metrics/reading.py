@@ -1,16 +1,17 @@
 """The state of a queue and its daemons at one moment: queue-send's figures, its processes, the disk, the marks.
 
 A reading asks queue-send once, and looks at a handful of files. It never looks at the messages. The processes of
-queue-smtpd, which all queues of a home share, are asked apart from it.
+queue-smtpd and the queue-intake in front of several queues, which all share, are looked for apart from it.
 """
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.metrics.oldest_walk import Walked
 from queue_admin.metrics.smtpd_client import ask_processes
-from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts, disk_space, find_processes
+from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts, disk_space, find_intake, find_processes
 from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_base.queue.inflow import refuse_mark, slow_mark
@@ -22,7 +23,8 @@ class Reading(NamedTuple):
     """What is known at the time `at`, in seconds since the epoch.
 
     `figures` is empty if queue-send did not answer, and `trouble` says why then. `slow` and `refused` are the marks of
-    in-flow control. `walked` is None if no walk has ended yet.
+    in-flow control. `walked` is None if no walk has ended yet. `silent`: the reading itself takes long, so nothing is
+    known.
     """
 
     at: float
@@ -33,6 +35,7 @@ class Reading(NamedTuple):
     slow: bool
     refused: bool
     walked: Walked | None
+    silent: bool = False
 
     def number(self, name: bytes, *labels: bytes) -> float:
         """Return the sum of the figures of a name whose first labels are these."""
@@ -58,9 +61,30 @@ def take_reading(home: Home, walked: Walked | None) -> Reading:
     return Reading(time.time(), figures, trouble, processes, disk, *marks, walked)
 
 
-def smtpd_processes(home: Home) -> list[ProcessStatus]:
-    """Return the processes of queue-smtpd that answer."""
+def silent_reading(at: float, seconds: float) -> Reading:
+    """Return what is known if a reading has not come after some seconds."""
+    trouble = f"the queue has not answered for {seconds:.0f} s: its disk or its queue-send hangs"
+    return Reading(at, [], trouble, [], None, False, False, None, silent=True)
+
+
+class SharedReading(NamedTuple):
+    """What is known of the services that all queues of a home share, at the time `at`.
+
+    `smtpd` are the processes of queue-smtpd that answer. `intake` is the queue-intake in front of several queues; None
+    if it does not listen, or there is one queue, and so no such service.
+    """
+
+    at: float
+    smtpd: Sequence[ProcessStatus] = ()
+    several: bool = False
+    intake: ProcessFacts | None = None
+
+
+def take_shared(home: Home) -> SharedReading:
+    """Return what is known now of what all queues share."""
     try:
-        return ask_processes(home, False).processes
+        smtpd = ask_processes(home, False).processes
     except Failure:
-        return []
+        smtpd = []
+    intake = find_intake(home) if home.several else None
+    return SharedReading(time.time(), smtpd, home.several, intake)

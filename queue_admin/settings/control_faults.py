@@ -23,7 +23,7 @@ from queue_wire.control.lines import numbered_lines
 from queue_wire.control.listeners import IMPLICIT_TLS, ON_DEMAND, unpack_listener, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.networks import unpack_networks
-from queue_wire.control.ondemand import unpack_on_demand_users, unpack_ondemand
+from queue_wire.control.ondemand import on_demand_routes, unpack_on_demand_users, unpack_ondemand
 from queue_wire.control.registry import BY_NAME, FILES, OF_QMAIL, ONE_VALUE, check, is_copy, nearest_name
 from queue_wire.control.rewrite import LOCAL, rewrite
 from queue_wire.control.smtpdcert import unpack_certificate_lines
@@ -66,6 +66,8 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
             data = read_control(home, file.name)
             if data is not None:
                 check(file, data)
+                if file.shape in ONE_VALUE:
+                    yield from _further_lines(file.name, data)
         except FormatError as error:
             faulty.add(file.name)
             yield _fault(file.name, error)
@@ -77,6 +79,8 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
             faulty.add(name)
             line = re.match(r"line ([0-9]+): ", why)
             yield ControlFault(name, int(line[1]) if line else None, why[line.end() :] if line else why)
+    if "queues" not in faulty:
+        yield from _missing_queues(home)
     yield from _idle_lines(home)
     if not faulty & {"smtpd", "smtpdcert"}:
         yield from _certificate_faults(home)
@@ -88,6 +92,8 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
     yield from _unreadable_users(home)
     if not faulty & {"ondemand", "me", "locals", "percenthack", "virtualdomains", "envnoathost"}:
         yield from _local_on_demand(home)
+    if not faulty & {"ondemand", "smtproutes"}:
+        yield from _routed_twice(home)
     yield from _deaf_listeners(home)
     yield from _unknown_classes(home, faulty)
     if "checkpassword" not in faulty:
@@ -99,6 +105,22 @@ def _fault(name: str, error: FormatError) -> ControlFault:
     if isinstance(error, LineError):
         return ControlFault(name, error.line, error.why)
     return ControlFault(name, None, str(error))
+
+
+def _further_lines(name: str, data: bytes) -> Iterator[ControlFault]:
+    """Yield the first line behind that of a file with one value, which nobody reads, unless it is a comment."""
+    for number, _ in [found for found in numbered_lines(data) if found[0] > 1][:1]:
+        yield ControlFault(name, number, "only the first line of this file counts; remove this one")
+
+
+def _missing_queues(home: Home) -> Iterator[ControlFault]:
+    """Yield the lines of control/queues whose queue is not there. Its service does not start, and it takes no mail."""
+    lines = numbered_lines(read_control(home, "queues") or b"")
+    for (number, _), (name, path) in zip(lines, home.queues.items() if lines else (), strict=True):
+        what = path if not os.path.isdir(path) else f"{path}/mess"
+        if not os.path.isdir(what):
+            why = f"{what} is not there; mount its disk, or queuectl --queue {name} init makes it"
+            yield ControlFault("queues", number, why)
 
 
 def check_new(home: Home, name: str, data: bytes) -> ControlFault | None:
@@ -288,6 +310,15 @@ def _local_on_demand(home: Home) -> Iterator[ControlFault]:
             by = steps[-1].partition(b":")[0].decode("ascii")
             why = f"{quoted(domain)} is local by control/{by}, so nothing is stored for it; remove it from one of them"
             yield ControlFault("ondemand", None, why)
+
+
+def _routed_twice(home: Home) -> Iterator[ControlFault]:
+    """Yield the domains that have a relay in control/ondemand, and a line of their own in control/smtproutes."""
+    routes = read_parsed(home, "smtproutes", unpack_routes) or {}
+    for domain in on_demand_routes(read_parsed(home, "ondemand", unpack_ondemand) or {}):
+        if domain in routes:
+            why = f"{quoted(domain)} has a relay in control/ondemand, so this line is not used; remove one of them"
+            yield ControlFault("smtproutes", None, why)
 
 
 def _deaf_listeners(home: Home) -> Iterator[ControlFault]:

@@ -1,6 +1,9 @@
 """The last hours of a suite, in memory: a sample of its figures each INTERVAL seconds, for the plots.
 
 A sample is some numbers, not messages. If queue-send does not run there is a gap.
+
+A reading may take long: queue-send does not answer, or the disk hangs. A thread takes it, and a page waits PATIENCE for
+it; after that it says that the queue does not answer. The thread may hang as long as the disk does.
 """
 
 import threading
@@ -10,9 +13,12 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from queue_admin.metrics.reading import Reading
+from queue_admin.metrics.reading import Reading, silent_reading
 
 INTERVAL = 15.0
+FRESH = 1.0  # Seconds for which a reading is used again.
+PATIENCE = 2.0  # Seconds that a page waits for a reading.
+KNOWN = 5.0  # Seconds for which the last reading is shown while the next one takes long.
 HOURS = 6
 CHANNELS = (b"local", b"remote")
 
@@ -77,15 +83,19 @@ def levels(samples: Sequence[HistorySample], value: Callable[[HistorySample], fl
 
 
 class History:
-    """Takes samples in a thread. `samples` are those of the last HOURS, the oldest first; `latest` the last reading."""
+    """Takes samples in a thread. `samples` are those of the last HOURS, the oldest first; `latest` the last reading.
+
+    `read` takes a reading; it runs once at a time, in a thread of its own.
+    """
 
     def __init__(self, read: Callable[[], Reading], interval: float = INTERVAL) -> None:
         self._read = read
         self._interval = interval
         self._samples: deque[HistorySample] = deque(maxlen=int(HOURS * 3600 / interval))
-        self._lock = threading.Lock()
-        self._latest = read()
-        self._keep(self._latest)
+        self._changed = threading.Condition()
+        self._latest: Reading | None = None
+        # When the reading that is being taken was begun, 0.0 if none is (monotonic clock).
+        self._begun = 0.0
 
     def start(self) -> None:
         """Begin the thread."""
@@ -93,23 +103,43 @@ class History:
 
     def samples(self) -> list[HistorySample]:
         """Return the samples so far."""
-        with self._lock:
+        with self._changed:
             return list(self._samples)
 
-    def latest(self) -> Reading:
-        """Return a reading that is at most a second old."""
-        with self._lock:
-            if time.time() - self._latest.at > 1.0:
-                self._latest = self._read()
-            return self._latest
+    def ask(self) -> None:
+        """Have a reading taken, unless the last one is fresh."""
+        with self._changed:
+            if self._begun or self._age() <= FRESH:
+                return
+            self._begun = time.monotonic()
+        threading.Thread(target=self._take, name="reading", daemon=True).start()
 
-    def _keep(self, reading: Reading) -> None:
-        with self._lock:
-            self._latest = reading
-            self._samples.append(sample_of(reading))
+    def latest(self, patience: float = PATIENCE) -> Reading:
+        """Return a fresh reading; if it takes longer than `patience`, the last one, or one that says so."""
+        self.ask()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._begun, patience)
+            if self._latest is not None and (not self._begun or self._age() <= KNOWN):
+                return self._latest
+            return silent_reading(time.time(), time.monotonic() - self._begun)
+
+    def _age(self) -> float:
+        """Return how many seconds old the last reading is."""
+        return float("inf") if self._latest is None else abs(time.time() - self._latest.at)
+
+    def _take(self) -> None:
+        try:
+            reading = self._read()
+        except Exception as error:
+            reading = silent_reading(time.time(), 0.0)._replace(trouble=f"{type(error).__name__}: {error}")
+        with self._changed:
+            self._latest, self._begun = reading, 0.0
+            self._changed.notify_all()
 
     def _work(self) -> None:
         wait = threading.Event()
         while True:
+            reading = self.latest()
+            with self._changed:
+                self._samples.append(sample_of(reading))
             wait.wait(self._interval)
-            self._keep(self._read())

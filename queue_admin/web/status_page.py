@@ -13,6 +13,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from queue_admin.messages.search import Found
+from queue_admin.messages.stored_mail import COUNTED_MOST
 from queue_admin.metrics.reading import Reading
 from queue_admin.printable import size_text, span, visible
 from queue_admin.views.ranking import RankedRow
@@ -139,7 +140,9 @@ def findings(reading: Reading) -> Markup:
 
 
 def _findings(reading: Reading) -> Iterator[tuple[str, str]]:
-    if not reading.figures:
+    if reading.silent:
+        yield "bad", f"Nothing is known: {reading.trouble}"
+    elif not reading.figures:
         yield "bad", f"Nothing is delivered: {reading.trouble}"
     if reading.refused:
         yield "bad", "Mail is refused: queue-todo is far behind."
@@ -168,7 +171,8 @@ def _tiles(reading: Reading) -> Markup:
         return sum(reading.number(b"messages", channel, state) for channel in (b"local", b"remote"))
 
     if not reading.figures:
-        return tag("p", "Figures of queue-send are shown while it runs.", class_="soft")
+        when = "when it answers" if reading.silent else "while it runs"
+        return tag("p", f"Figures of queue-send are shown {when}.", class_="soft")
     busy = total(b"active") + total(b"new") + total(b"on-disk")
     tiles: list[tuple[str, str, Child]] = [
         ("Active", _count(busy), f"{reading.number(b'running'):.0f} recipients in flight"),
@@ -179,6 +183,9 @@ def _tiles(reading: Reading) -> Markup:
     if reading.walked is not None:
         oldest = reading.walked.oldest
         tiles.append(("Oldest", "none" if oldest is None else span(reading.at - oldest), "not held, not parked"))
+        if stored := reading.walked.stored:
+            more = " or more" if stored == COUNTED_MOST else ""
+            tiles.append(("Stored", _count(stored) + more, "for on-demand domains"))
     started = reading.number(b"started")
     day, _, clock = moment(int(started)).partition("T")
     tiles.append(("Up", span(reading.at - started), join("since ", tag("time", day), " ", tag("time", clock))))
@@ -281,7 +288,7 @@ def message(long_id: str, lines: Iterator[str], log: Mapping[str, Sequence[str]]
             texts.append((name, []))
         elif separator:
             facts += [tag("dt", name), tag("dd", outside(value.strip(), 2000))]
-            if name in ("local", "remote") or name.startswith("recipients"):
+            if name in ("local", "remote") or name.startswith(("recipients", "stored for ")):
                 texts.append((name, []))
     body = [tag("h2", f"Message {long_id}"), tag("dl", *facts, class_="story")]
     for name, part in [*texts, *log.items()]:

@@ -8,10 +8,13 @@ import fcntl
 import os
 import stat
 
-from queue_base.errors import Permanent, Temporary, reason
+from queue_base.errors import Permanent, Temporary, reason, why_refused
 from queue_base.home import Home
+from queue_base.limits import ALONE, QueueShare
 from queue_base.safe_open import UnsafePath, open_below
 
+# Seconds between looks at which queues run.
+LOOK_SECONDS = 3.0
 _NAME = "lock/sendmutex"
 _INTAKE = "lock/intakemutex"
 
@@ -35,8 +38,8 @@ def hold_running(home: Home) -> int:
     It is below run/, so that no look at it waits for the disk of another queue.
     """
     handle = _open(home.run, f"lock/{home.name}.running")
-    # Shared, so that it is ours even if another queue-send looks at it in this moment.
-    fcntl.flock(handle, fcntl.LOCK_SH)
+    # Who looks at it has a shared lock for a moment, so this waits no longer.
+    fcntl.flock(handle, fcntl.LOCK_EX)
     return handle
 
 
@@ -49,12 +52,34 @@ def is_running(home: Home) -> bool:
     except OSError:
         return True
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Shared, because several processes may look at the same time.
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
     finally:
         os.close(handle)
     return False
+
+
+class ShareWatch:
+    """Looks, every `round_seconds`, which queues of the home run: the part of the limits that this queue has."""
+
+    def __init__(self, home: Home, round_seconds: float = LOOK_SECONDS) -> None:
+        self._home = home
+        self._queues = [home.choose(name) for name in home.queues] if home.several else []
+        self._round = round_seconds
+        self.share = ALONE
+        self.look_at = 0.0
+
+    def look(self, now: float) -> bool:
+        """Look, if it is time; return whether `share` has changed. `now` is monotonic."""
+        if now < self.look_at or not self._queues:
+            return False
+        self.look_at = now + self._round
+        mine = self._home.name
+        running = [one.name for one in self._queues if one.name == mine or is_running(one)]
+        old, self.share = self.share, QueueShare(running.index(mine), len(running))
+        return self.share != old
 
 
 def _take(directory: str, name: str, held: str) -> int:
@@ -64,7 +89,7 @@ def _take(directory: str, name: str, held: str) -> int:
     except UnsafePath as error:
         raise Permanent(f"unable to open {path}: {error}; put a file of the queue's owner in its place") from error
     except OSError as error:
-        raise Temporary(f"unable to open {path}: {reason(error)}") from error
+        raise Temporary(f"unable to open {path}: {why_refused(error)}") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -7,8 +7,10 @@ messages (lock/sendmutex). The functions raise OSError; nothing is durable befor
 """
 
 import os
+from contextlib import suppress
 
 from queue_base.durable import Commit, read_file
+from queue_base.errors import Permanent, Temporary
 from queue_base.queue.layout import FILE_MODE, Layout, files_beside_mess, is_there
 from queue_base.queue.results_file import change_results_birth
 from queue_wire.admin.returning import RecipientSelector, ReturnOrder, pack_return, unpack_return
@@ -34,13 +36,17 @@ def birth_of(layout: Layout, message: int) -> int | None:
 
     A message whose mess/ file is lost has a birth too, so that its other files can be named and deleted.
     """
+    info = layout.hashed("info", message)
     classified = not is_there(layout.todo(message))
-    for path in [layout.hashed("info", message)] if classified else [layout.mess(message)]:
-        try:
-            return os.lstat(path).st_mtime_ns // 1000
-        except FileNotFoundError:
-            continue
-    return leftover_birth(layout, message)
+    if classified and not is_there(info) and layout.has_changed:
+        # Its envelope may be the first one of a class, in a tree that was made just now.
+        with suppress(Temporary, Permanent):
+            layout.learn_classes()
+        classified = not is_there(layout.todo(message))
+    try:
+        return os.lstat(info if classified else layout.mess(message)).st_mtime_ns // 1000
+    except FileNotFoundError:
+        return leftover_birth(layout, message)
 
 
 def leftover_birth(layout: Layout, message: int) -> int | None:

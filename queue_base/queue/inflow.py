@@ -17,6 +17,7 @@ from queue_base.durable import write_all
 from queue_base.errors import CONFIG, REFUSED, WRITE, QueueTrouble, Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE
+from queue_base.queue.trigger import is_read
 from queue_wire.control.lines import SIZES
 
 # Between Exim's 10 MB and what Postfix wants at its default message size limit, 15 MB; and a round number.
@@ -152,14 +153,19 @@ class InflowControl:
         if shortage:
             raise QueueTrouble(WRITE, f"unable to queue message: the disk is almost full: {shortage}; {LATER}")
 
-    def closed(self) -> str | None:
-        """Return why no mail can be taken: the disk is short, or its limit unknown. None otherwise. Never waits."""
+    def reread(self) -> str | None:
+        """Read control/queueminfree again; return why that failed, None if it did not. `check` tries again then."""
         self._least = None
         try:
             self._least = read_least(self._home)
         except Temporary as error:
             return str(error)
-        return find_shortage(self.path, self.path, self._least)
+        return None
+
+    def why_closed(self) -> str | None:
+        """Return why no mail can be taken: the disk is short, or its limit unknown. None otherwise. Never waits."""
+        why = self.reread()
+        return find_shortage(self.path, self.path, self._least or 0) if why is None else why
 
     def judge(self) -> tuple[int, str]:
         """Return the bytes that the disk may take, and an empty text; or -1, and why it takes no mail.
@@ -179,6 +185,11 @@ class InflowControl:
         if shortage:
             return -1, shortage
         return max(0, found.f_bavail * found.f_frsize - least), ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no queue-todo runs. Of several queues, such a one takes mail if no other can; see `is_read`."""
+        return not is_read(self._home)
 
     @property
     def slow(self) -> bool:

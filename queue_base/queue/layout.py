@@ -15,7 +15,7 @@ import stat
 import time
 
 from queue_base.durable import is_in_memory
-from queue_base.errors import Permanent, Temporary, reason
+from queue_base.errors import Permanent, Temporary, reason, why_refused
 from queue_wire.files.envelope import is_class_name
 
 HASHED = ("mess", "info", "local", "remote")
@@ -181,8 +181,11 @@ def count_buckets(queue: str, kind: str) -> int:
     try:
         with os.scandir(f"{queue}/{kind}") as entries:
             found = {entry.name for entry in entries if entry.name.isdigit() and entry.is_dir(follow_symlinks=False)}
+    except FileNotFoundError as error:
+        why = f"{reason(error)}; mount its disk, or make the queue with queuectl init"
+        raise Temporary(f"unable to read {queue}/{kind}: {why}") from error
     except OSError as error:
-        raise Temporary(f"unable to read {queue}/{kind}: {reason(error)}") from error
+        raise Temporary(f"unable to read {queue}/{kind}: {why_refused(error)}") from error
     # Such as a person's `007`, which is no directory of the queue.
     names = {name for name in found if name.isascii() and (name == "0" or name[0] != "0")}
     missing = [number for number in range(len(names)) if str(number) not in names]
@@ -206,7 +209,7 @@ def is_directory(path: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise Temporary(f"unable to look at {path}: {reason(error)}") from error
+        raise Temporary(f"unable to look at {path}: {why_refused(error)}") from error
 
 
 def _is_flat(queue: str, kind: str, split: int) -> bool:

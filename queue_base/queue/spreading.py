@@ -1,9 +1,10 @@
 """Spreads messages over the queues of a home that has several: which queue is to take a message, and which comes next.
 
-`order_queues` decides, by facts alone: the room on each disk, how much each queue has in hand, and whether its
-queue-todo asks injectors to wait or to stay away. `SpreadWriter` looks at the queues, and writes to them: if one
-cannot take a message, for its disk is full, read-only or gone, the next one does. It moves a message only as long as it
-is certain that no queue has it: once its envelope may have its name in todo/, the message belongs to that queue.
+`order_queues` decides, by facts alone: the room on each disk, how much each queue has in hand, whether its daemons run,
+and whether its queue-todo asks injectors to wait or to stay away. `SpreadWriter` looks at the queues, and writes to
+them: if one cannot take a message, for its disk is full, read-only or gone, the next one does. It moves a message only
+as long as it is certain that no queue has it: once its envelope may have its name in todo/, the message belongs to that
+queue.
 
 Programs import this module only if control/queues names several queues.
 """
@@ -32,11 +33,13 @@ AVOIDED_SECONDS = 5.0
 class QueueFacts(NamedTuple):
     """What decides whether a queue takes the next message.
 
-    closed: it may take none. slow: its queue-todo asks injectors to wait, or it has failed a moment ago. room: bytes
-    that it may take. waiting: messages that it has in hand already.
+    closed: it may take none. failed: it has failed a moment ago, or hangs. stopped: its daemons do not run. slow: its
+    queue-todo asks injectors to wait. room: bytes that it may take. waiting: messages that it has in hand already.
     """
 
     closed: bool = False
+    failed: bool = False
+    stopped: bool = False
     slow: bool = False
     room: int = PLENTY
     waiting: int = 0
@@ -45,21 +48,27 @@ class QueueFacts(NamedTuple):
 def order_queues(facts: Sequence[QueueFacts], turn: int) -> list[int]:
     """Return the places of the queues that may take a message, the best one first. Pure.
 
-    Slow ones come last. Of the others, a queue with half as much in hand as another one comes first, and a disk that is
-    filling up counts as if its queue had more in hand. `turn` decides among equals, who have turns.
+    Those that have failed come last, before them those that are stopped, and before these the slow ones: mail that
+    waits a moment is better off than mail that nobody delivers, and that better than mail whose disk may not take it.
+    Of the others, a queue with half as much in hand as another one comes first, and a disk that is filling up counts as
+    if its queue had more in hand. `turn` decides among equals, who have turns.
     """
     count = len(facts)
 
-    def rank(place: int) -> tuple[bool, float, int]:
+    def rank(place: int) -> tuple[bool, bool, bool, float, int]:
         found = facts[place]
         share = min(found.room, PLENTY) / PLENTY
-        return found.slow, (found.waiting + 1) / max(share, 1e-9), (place - turn) % count
+        load = (found.waiting + 1) / max(share, 1e-9)
+        return found.failed, found.stopped, found.slow, load, (place - turn) % count
 
     return sorted((place for place, found in enumerate(facts) if not found.closed), key=rank)
 
 
 class SpreadInflow(InflowControl):
-    """The checks before a group of drafts, on all queues: one is closed, slow or refused only if all queues are."""
+    """The checks before a group of drafts, on all queues: they are closed, slow or refused only if all queues are.
+
+    `admit` waits for those that run, even if one that is stopped asks for nothing.
+    """
 
     __slots__ = ("_inflows",)
 
@@ -68,11 +77,12 @@ class SpreadInflow(InflowControl):
         self.path = inflows[0].path
 
     def admit(self) -> None:
-        for inflow in self._inflows:
-            if not inflow.slow and not inflow.judge()[1]:
-                return
-        for inflow in self._inflows:
-            if not inflow.refused and not inflow.judge()[1]:
+        taking = [inflow for inflow in self._inflows if not inflow.judge()[1]]
+        asked = [inflow for inflow in taking if not inflow.stopped and not (inflow.slow and inflow.refused)] or taking
+        if any(not inflow.slow for inflow in asked):
+            return
+        for inflow in asked:
+            if not inflow.refused:
                 inflow.admit()
                 return
         # `begin` says why none takes it.
@@ -85,7 +95,7 @@ class SpreadInflow(InflowControl):
         room = max(room for room, _ in found)
         return room, "" if room >= 0 else "; ".join(why for _, why in found)
 
-    def closed(self) -> str | None:
+    def why_closed(self) -> str | None:
         return self.judge()[1] or None
 
     @property
@@ -277,7 +287,7 @@ class SpreadWriter(Writer):
             room, why = place.inflow.judge()
             slow = place.inflow.slow
             closed = bool(why) or (slow and place.inflow.refused)
-            found.append(QueueFacts(closed, slow or place.avoided > now, room, waiting))
+            found.append(QueueFacts(closed, place.avoided > now, place.inflow.stopped, slow, room, waiting))
         return order_queues(found, self._turn)
 
     def _why_closed(self) -> str:

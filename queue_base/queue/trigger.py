@@ -1,8 +1,11 @@
 """lock/trigger, a FIFO: an injector writes a byte to it after linking its todo/ file, so that queue-todo looks at once.
 
 inotify tells queue-todo the same with the names; the trigger serves other injectors, and file systems without inotify.
+
+Where nobody reads it, no queue-todo runs. The kernel says so, so it is never out of date, however queue-todo has ended.
 """
 
+import errno
 import os
 import stat
 
@@ -23,6 +26,18 @@ def pull_trigger(home: Home) -> None:
         pass
     finally:
         os.close(handle)
+
+
+def is_read(home: Home) -> bool:
+    """Return whether queue-todo reads the trigger: the daemons of the queue run. If that is not known, they do.
+
+    queue-todo creates a FIFO that is missing. Who may not search lock/ cannot know.
+    """
+    try:
+        os.close(os.open(home.queue + "/lock/trigger", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno not in (errno.ENXIO, errno.ENOENT)
+    return True
 
 
 class Trigger:
@@ -47,6 +62,11 @@ class Trigger:
         except OSError:
             os.close(self.descriptor)
             raise
+
+    def close(self) -> None:
+        """Read it no more."""
+        os.close(self.descriptor)
+        os.close(self._writer)
 
     def clear(self) -> int:
         """Read what was written; return the number of pulls."""

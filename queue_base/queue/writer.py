@@ -153,8 +153,11 @@ class Writer:
         """Make finished drafts durable. If QueueTrouble is raised, `queued` tells which drafts are in the queue."""
         raise NotImplementedError
 
-    def put(self, message: "Iterable[bytes]", envelope: "Callable[[], tuple[bytes, list[bytes]]]") -> None:
-        """Queue one message; `envelope` is called after it was read, for sender and recipients. Raises QueueTrouble."""
+    def put(self, message: "Iterable[bytes]", envelope: "Callable[[], tuple[bytes, list[bytes]]]") -> Draft:
+        """Queue one message, and return its draft. Raises QueueTrouble.
+
+        `envelope` is called after the message was read, for sender and recipients.
+        """
         self.inflow.admit()
         draft = self.begin()
         try:
@@ -165,6 +168,7 @@ class Writer:
             draft.discard()
             raise
         self.commit([draft])
+        return draft
 
 
 class QueueDraft(Draft):
@@ -225,7 +229,7 @@ class QueueDraft(Draft):
 
     @property
     def long_id(self) -> str:
-        # Imported here because only batches print it.
+        # Imported here because few programs print it.
         from queue_wire.ids import pack_long_id
 
         return pack_long_id(self.message, self._mtime // 1000)
@@ -501,6 +505,7 @@ class QueueWriter(Writer):
 
             self._chooser = ClassChooser(self._home, self._layout)
         return self._chooser.choose(uid, sender, asked, may_raise)
+
     def forget(self) -> None:
         """Forget what drafts that failed in `finish` have left: descriptors of directories, which keep a disk busy.
 

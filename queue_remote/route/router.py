@@ -1,4 +1,4 @@
-"""Finds the addresses to try for a nexthop, in order: by smtproutes, as an address literal, or by MX lookup.
+"""Finds the addresses to try for a nexthop, in order: by smtproutes or ondemand, as an address literal, by MX lookup.
 
 A nexthop with an @ is a local recipient, whose servers control/localroutes names.
 
@@ -37,8 +37,8 @@ _LOCALHOST = [("127.0.0.1", False), ("::1", False)]
 class Route(NamedTuple):
     """The targets to try, best first.
 
-    `relayed` is whether smtproutes names them; `secure` whether DNSSEC validated the MX records; `reasons` are the
-    steps of the search, a line each.
+    `relayed` is whether smtproutes or ondemand names them; `secure` whether DNSSEC validated the MX records; `reasons`
+    are the steps of the search, a line each.
     """
 
     targets: list[Target]
@@ -79,11 +79,20 @@ class Router:
     """Finds routes; the resolver is made when it is first needed."""
 
     def __init__(
-        self, me: bytes, routes: Routes, servers: list[Relay] | None, local_routes: Routes | None = None
+        self,
+        me: bytes,
+        routes: Routes,
+        servers: list[Relay] | None,
+        local_routes: Routes | None = None,
+        on_demand: Routes | None = None,
     ) -> None:
-        """Take control/me, smtproutes, resolver (None: use /etc/resolv.conf) and localroutes."""
+        """Take control/me, smtproutes, resolver (None: use /etc/resolv.conf), localroutes and the relays of ondemand.
+
+        The latter are among `routes`, too.
+        """
         self._this_host = ThisHost(me)
         self._routes = routes
+        self._on_demand = on_demand or {}
         self._local_routes = local_routes or {}
         self._servers = servers
         self._resolver: Resolver | None = None
@@ -115,6 +124,8 @@ class Router:
         relays = None if key is None else self._routes[key]
         if key is None:
             search.say(b"smtproutes", "no line for it")
+        elif relays is not None and key in self._on_demand:
+            search.say(b"ondemand", f"{shown(key).decode()} relay {relays.name.decode()}")
         else:
             search.say(b"smtproutes", f"{shown(key).decode()}:{relays.name.decode() if relays else ''}")
         if relays is not None:

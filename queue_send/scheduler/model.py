@@ -6,7 +6,7 @@ attempt with the same nexthop (Postfix: qmgr_entry). It becomes one delivery job
 
 from typing import NamedTuple
 
-from queue_send.scheduler.limits import Limits, LimitTable
+from queue_base.limits import Limits, LimitTable
 from queue_wire.admin.returning import RecipientSelector
 
 Recipient = tuple[int, bytes]  # Offset of its record in local/ or remote/, address.
@@ -107,7 +107,7 @@ class Entry:
         self.pace = 0
 
     def split_off(self, most: int) -> "Entry":
-        """Keeps the first `most` recipients; returns an entry of the others."""
+        """Keep the first `most` recipients; return an entry of the others."""
         rest = Entry(self.attempt, self.nexthop, self.recipients[most:])
         self.recipients = self.recipients[:most]
         return rest

@@ -2,7 +2,7 @@
 
 The program of control/checkpassword gets `USER NUL PASSWORD NUL NUL` on descriptor 3, in place of a time stamp nothing.
 It runs the program that its arguments name if the password is right, such as `/bin/true`. Exit code 0: right; 1: wrong;
-anything else, or no exit in time, is trouble that may pass. No shell is involved. The program runs as the account of
+anything else, or no exit in time, is a temporary failure. No shell is involved. The program runs as the account of
 the server, with PATH alone in its environment, in a process group of its own, which is killed when its time is over.
 """
 
@@ -11,6 +11,7 @@ import select
 import signal
 import time
 
+from queue_base.daemon.program_group import FileAction, signal_group, start_group
 from queue_base.errors import Temporary, reason
 
 SECONDS = 30.0
@@ -44,21 +45,13 @@ def _start(words: list[bytes], secret: bytes) -> int:
         os.close(writer)
     try:
         null = os.devnull
-        actions = [
+        actions: list[FileAction] = [
             (os.POSIX_SPAWN_DUP2, reader, _DESCRIPTOR),
             (os.POSIX_SPAWN_OPEN, 0, null, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, null, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, null, os.O_WRONLY, 0),
         ]
-        return os.posix_spawn(
-            words[0],
-            words,
-            {"PATH": os.environ.get("PATH", os.defpath)},
-            file_actions=actions,
-            setpgroup=0,
-            setsigmask=[],
-            setsigdef=[signal.SIGPIPE, signal.SIGHUP, signal.SIGTERM, signal.SIGINT],
-        )
+        return start_group(words, {b"PATH": os.fsencode(os.environ.get("PATH", os.defpath))}, actions)
     finally:
         os.close(reader)
 
@@ -71,10 +64,7 @@ def _wait(pid: int, end: float) -> int | None:
         poll.register(handle, select.POLLIN)
         ended = bool(poll.poll(max(0.0, end - time.monotonic()) * 1000))
         # What the program has started goes with it.
-        try:
-            os.killpg(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        signal_group(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
     finally:
         os.close(handle)

@@ -5,11 +5,13 @@ and the answer is no. Which one is the same each time. A file that everybody may
 may write, is not used.
 """
 
+import errno
 import hashlib
 import hmac
 import os
 import stat
 
+from queue_base.accounts import SMTPD_ACCOUNT
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_smtp.auth_server import ROUNDS, digest_of, knows_password
@@ -17,6 +19,10 @@ from queue_wire.control.smtpdusers import Proof, SharedSecret, UserPasswords, Ve
 from queue_wire.format_error import FormatError, wrong_in
 
 FILE_MOST = 64 << 20
+_ADVICE = {
+    errno.EACCES: f"; chgrp {SMTPD_ACCOUNT} and chmod 640 allow it",
+    errno.ELOOP: "; it is a link, and must be the file itself",
+}
 _NOBODY = Verifier(ROUNDS, bytes(16), bytes(32), bytes(32))
 
 
@@ -66,7 +72,8 @@ class PasswordFile:
             return changed
         except OSError as error:
             self.present, self._seen = True, None
-            raise Temporary(f"unable to read {self._path}: {reason(error)}") from error
+            advice = _ADVICE.get(error.errno or 0, "")
+            raise Temporary(f"unable to read {self._path}: {reason(error)}{advice}") from error
         self.present = True
         with open(handle, "rb") as file:
             found = os.fstat(handle)
@@ -81,8 +88,9 @@ class PasswordFile:
         try:
             self._take(unpack_users(data), data)
         except FormatError as error:
+            advice = "queuectl passwd writes such lines"
             # `from None`: a traceback would show lines of the file.
-            raise Temporary(f"unable to parse {wrong_in(self._path, error)}") from None
+            raise Temporary(f"unable to parse {wrong_in(self._path, error)}; {advice}") from None
         self._seen = seen
         return True
 

@@ -1,1 +1,1 @@
-"""Milters: programs that look at mail while it comes in, and may change or refuse it."""
+"""What looks at mail before it is queued: milters, which may change or refuse it, and a program of QUEUE_ENQUEUE."""

@@ -5,7 +5,7 @@ beginning. Descriptor 2 is the log; no other is open. It runs without arguments 
 the server, with its environment, QUEUE_HOME, and what tcpserver would say of the client. Its exit code is that of
 qmail-queue: 0 means that the message is queued, 11 to 40 that it never can be, any other that it may be later.
 
-It is trouble that may pass if the program cannot be run, is killed by a signal, exits 0 before it has read all of the
+It is a temporary failure if the program cannot be run, is killed by a signal, exits 0 before it has read all of the
 message and the envelope, or takes longer than SECONDS; then it is killed with its process group. A program that is
 killed may have queued the message, which its client then sends once more.
 """
@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from queue_base.daemon.program_group import FileAction, signal_group, start_group
 from queue_base.durable import write_all
 from queue_base.errors import NO_PROGRAM, explain_code, is_permanent, known_code, reason
 from queue_base.home import Home
@@ -85,7 +86,7 @@ class _RunningProgram:
     def kill(self) -> None:
         """Kill it, and what it has started in its process group. It is reaped when it has ended."""
         if self._alive:
-            os.killpg(self._pid, signal.SIGKILL)
+            signal_group(self._pid, signal.SIGKILL)
 
 
 class EnqueuePrograms:
@@ -134,25 +135,17 @@ class EnqueuePrograms:
     async def _run(self, program: str, environment: dict[bytes, bytes], given: _Input) -> int:
         """Return its exit code, or the negative number of a signal. Raises OSError, and TimeoutError of the caller."""
         message, envelope = given.handles
-        said = (
-            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
-            if self._log is None
-            else (os.POSIX_SPAWN_DUP2, self._log, 2)
-        )
-        pid = os.posix_spawn(
-            program,
-            [program],
-            environment,
-            file_actions=[(os.POSIX_SPAWN_DUP2, message, 0), (os.POSIX_SPAWN_DUP2, envelope, 1), said],
-            setpgroup=0,
-            setsigmask=[],
-            setsigdef=[signal.SIGPIPE, signal.SIGHUP, signal.SIGTERM, signal.SIGINT],
-        )
+        actions: list[FileAction] = [(os.POSIX_SPAWN_DUP2, message, 0), (os.POSIX_SPAWN_DUP2, envelope, 1)]
+        if self._log is None:
+            actions.append((os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0))
+        else:
+            actions.append((os.POSIX_SPAWN_DUP2, self._log, 2))
+        pid = start_group([os.fsencode(program)], environment, actions)
         try:
             running = _RunningProgram(pid)
         except OSError:
-            # Such as for lack of descriptors. Nobody would learn what became of it.
-            os.killpg(pid, signal.SIGKILL)
+            # For example for lack of descriptors. Its exit could not be waited for.
+            signal_group(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise
         try:

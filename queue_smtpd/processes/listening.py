@@ -63,7 +63,8 @@ def open_sockets(listeners: list[Listener]) -> list[ListeningSocket]:
     except OSError as error:
         for each in found:
             each.socket.close()
-        raise Temporary(f"unable to listen on {place.address}:{place.port}: {reason(error)}") from error
+        advice = "; root may" if isinstance(error, PermissionError) else ""
+        raise Temporary(f"unable to listen on {place.address}:{place.port}: {reason(error)}{advice}") from error
     return found
 
 

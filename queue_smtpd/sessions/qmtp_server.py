@@ -10,8 +10,8 @@ another one, since QMTP has the message before its envelope. Of each package:
     MessageEnded     if a recipient was accepted
 
 Then the client gets an answer for each recipient: K, or with Z or D what has refused the recipient, the sender or the
-message. What is said of the connection cannot be told to the client, since nothing but answers may be sent: it sees the
-end of the connection, and comes again. A package that has begun, and is not complete, is not answered either. What
+message. A reply that is about the connection cannot be sent, since QMTP has only answers to recipients: the client sees
+the end of the connection, and comes again. A package that has begun, and is not complete, is not answered either. What
 breaks the protocol ends the session. So do facts and messages in pieces, which are for queue-intake.
 
     state      waits for
@@ -29,13 +29,11 @@ from queue_smtp import server_replies as replies
 from queue_smtp.command import SenderParameters
 from queue_smtp.incoming import IncomingMessage
 from queue_smtp.path import is_mailbox
-from queue_smtp.server import ServerSettings, ServerState
 from queue_smtp.server_events import (
     BadCommand,
     MessageBegun,
     MessageEnded,
     MessagePiece,
-    Question,
     RecipientGiven,
     SenderGiven,
     ServerEvent,
@@ -43,6 +41,7 @@ from queue_smtp.server_events import (
     TransactionDropped,
 )
 from queue_smtp.server_replies import ServerReply
+from queue_smtp.server_session import ServerSession, ServerSettings, ServerState
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.package_reader import Begin, Data, Package, PackageReader, Protocol
@@ -53,65 +52,48 @@ TURN = 200
 # Of one package, as SMTP's commands would have them; and those that are read to be told to come again.
 RECIPIENT_BYTES = 256 << 10
 RECIPIENTS_READ_MOST = 10_000
-# A message over the limit is read to its end, so that it can be refused for good, if it is not larger.
-SKIP_MAX = 64 << 20
-_SHOWN_MAX = 200
+# A message over the limit is read to its end, if it is not larger than this: its D comes behind its envelope.
+SKIP_MOST = 64 << 20
+_SHOWN_MOST = 200
 
 
-class QmtpServer:
-    """One session. The attributes without an underscore are for the caller to read, and are those of SmtpServer."""
+class QmtpServer(ServerSession):
+    """One session of QMTP."""
 
     __slots__ = (
-        *("_accepted", "_asked", "_decided", "_errors", "_events", "_fault", "_impossible", "_incoming", "_out"),
-        *("_package", "_reader", "_settings", "_transaction", "_turn", "asked", "paused", "smtputf8", "state"),
-    )
+        "_accepted", "_asked", "_decided", "_fault", "_invalid", "_package", "_reader", "_transaction", "_turn",
+    )  # fmt: skip
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._settings = settings
-        self.state = ServerState.GREETING
-        self.asked: Question | None = None
-        self.smtputf8 = False
-        self.paused = False
+        super().__init__(settings, ServerState.GREETING)
         self._reader = self._new_reader()
-        self._out: list[bytes] = []
-        self._events: list[ServerEvent] = []
-        self._errors = self._turn = 0
+        self._turn = 0
         # A message was begun, and its transaction is not over.
         self._transaction = False
-        self._incoming = IncomingMessage(settings.message)
         # What refuses all of the package that is being read.
         self._fault: ServerReply | None = None
         # A complete package, and the replies to its recipients so far; None: its message decides.
         self._package: Package | None = None
         self._decided: list[ServerReply | None] = []
-        # The places of recipients that can be none: too long, or with a NUL. How many of the others were asked about.
-        self._impossible: frozenset[int] = frozenset()
+        # The places of invalid recipients, and how many of the others were asked about.
+        self._invalid: frozenset[int] = frozenset()
         self._asked = self._accepted = 0
 
     @property
     def wants_data(self) -> bool:
-        """Whether the caller should read from the client."""
         return self.state is not ServerState.CLOSED and self.asked is None
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a message has begun that is not refused."""
         return self._transaction
 
     def feed(self, data: bytes) -> list[ServerEvent]:
-        """Take bytes from the client; return what they mean."""
         if self.state is ServerState.CLOSED:
             return []
         self._reader.feed(data)
         self._turn = 0
         self.paused = False
         return self._go_on()
-
-    def data_to_send(self) -> bytes:
-        """Return the answers to send since the last call."""
-        data = b"".join(self._out)
-        self._out.clear()
-        return data
 
     def greet(self, reply: ServerReply | None = None) -> list[ServerEvent]:
         """Begin, or turn the client away. QMTP has no greeting."""
@@ -132,11 +114,9 @@ class QmtpServer:
         return self._take_events()
 
     def forget_input(self) -> None:
-        """Forget what the client has sent behind the open question: it is gone, and would hear of none of it."""
         self._reader = self._new_reader()
 
     def answer(self, reply: ServerReply | None = None) -> list[ServerEvent]:
-        """Answer the question in `asked`, with None for yes."""
         asked = self.asked
         assert asked is not None
         self.asked = None
@@ -200,7 +180,7 @@ class QmtpServer:
         most = self._settings.message.size
         if not most or size <= most:
             self._ask(MessageBegun())
-        elif size <= max(SKIP_MAX, most):
+        elif size <= max(SKIP_MOST, most):
             # As it is in the queue it has fewer bytes than in SMTP, so it is over the limit.
             self._refuse_message(replies.TOO_LARGE)
         else:
@@ -224,7 +204,7 @@ class QmtpServer:
         self.state = ServerState.MAIL
         self._package = package
         self._decided = []
-        self._impossible = frozenset(package.impossible)
+        self._invalid = frozenset(package.invalid)
         self._asked = self._accepted = 0
         sender = b"" if package.sender == DOUBLE_BOUNCE_SENDER else package.sender
         if self._fault is not None:
@@ -235,7 +215,7 @@ class QmtpServer:
             self._end_package(replies.NO_VALID_RECIPIENT)
         elif sender is None or (sender and not is_mailbox(sender)):
             self._refuse_package(b"MAIL", replies.BAD_SENDER)
-        elif package.hopeless:
+        elif package.too_many_invalid:
             self._refuse_package(b"RCPT", replies.BAD_RECIPIENT)
         else:
             self._ask(SenderGiven(sender, SenderParameters(self._incoming.size, smtputf8=not sender.isascii())))
@@ -247,7 +227,7 @@ class QmtpServer:
             self.paused = True
             return False
         self._turn += 1
-        if place in self._impossible:
+        if place in self._invalid:
             self._refuse_recipient(b"")
         elif self._asked < len(package.recipients):
             address = package.recipients[self._asked]
@@ -268,10 +248,6 @@ class QmtpServer:
 
     # Refusals, and the end of a package.
 
-    def _ask(self, question: Question) -> None:
-        self.asked = question
-        self._events.append(question)
-
     def _refuse(self, shown: bytes, reply: ServerReply) -> None:
         """Report what is wrong."""
         self._events.append(BadCommand(shown, reply))
@@ -289,7 +265,7 @@ class QmtpServer:
 
     def _refuse_recipient(self, address: bytes) -> None:
         self._decided.append(replies.BAD_RECIPIENT)
-        self._refuse(b"RCPT <%s>" % address[:_SHOWN_MAX], replies.BAD_RECIPIENT)
+        self._refuse(b"RCPT <%s>" % address[:_SHOWN_MOST], replies.BAD_RECIPIENT)
 
     def _count(self, reply: ServerReply) -> None:
         """Count a refusal; end the session if it, or their number, demands that."""
@@ -308,7 +284,7 @@ class QmtpServer:
         if package is None:
             return
         looked_at = bool(self._decided)
-        taken = len(package.recipients) + len(package.impossible)
+        taken = len(package.recipients) + len(package.invalid)
         answers = [_pack(each or reply) for each in self._decided]
         answers.append(_pack(reply) * (taken - len(answers)))
         answers.append(_pack(replies.TOO_MANY_RECIPIENTS if looked_at else reply) * (package.sent - taken))
@@ -334,10 +310,6 @@ class QmtpServer:
 
     def _new_reader(self) -> PackageReader:
         return PackageReader(Protocol.QMTP, self._settings.recipients, RECIPIENT_BYTES)
-
-    def _take_events(self) -> list[ServerEvent]:
-        events, self._events = self._events, []
-        return events
 
 
 def _pack(reply: ServerReply) -> bytes:

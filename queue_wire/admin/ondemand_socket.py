@@ -12,6 +12,7 @@
     orders     carry out the orders about the domain that are on the disk (queue_wire.files.stored_order)
     holds      read the marks of the domain anew
     when       nothing is done
+    requeued   tell what an order has requeued, which was not told before; the name is that of the order
 
 The name is a domain, `@` and a domain for that and all domains below it, or `#` and a domain, which is the same as the
 domain. Any number of requests on a connection, one after the other. The answers are those of RFC 1985 section 5:
@@ -22,14 +23,17 @@ domain. Any number of requests on a connection, one after the other. The answers
     running    a delivery was under way already                          252    450
     later      it was asked for a short while ago, or too often, or      458    451
                is on hold, with the text ON_HOLD
-    unknown    the domain is not an on-demand domain of this kind        459    451
+    unknown    the domain is not an on-demand domain of this kind;       459    451
+               with the text NO_LINE if mail is stored for it
 
 `started` to `atrn` is followed by another answer when all that can be delivered has been: `clean` if the connection
 can carry more, since its server waits for a command; `broken` if it cannot. The descriptor is closed before. Nothing
 else may be asked meanwhile.
 
-The last three are answered with `running` if there is a run of the domain, `empty` if nothing is stored, or `later`
-with the seconds until the next probe, without a text if none is planned.
+`orders`, `holds` and `when` are answered with `running` if there is a run of the domain, `empty` if nothing is stored,
+`unknown` if the domain has no line in control/ondemand any more, or `later` with the seconds until the next probe,
+without a text if none is planned. `requeued` is answered with `started` and lines, each the domain, the long id that a
+message had and the one that it has in the queue; or `empty`.
 
 The socket is in the directory of queue-intake's, where every user may go. Who may ask is up to queue-ondemand.
 """
@@ -49,7 +53,8 @@ BOUNCE = b"bounce"
 ORDERS = b"orders"
 HOLDS = b"holds"
 WHEN = b"when"
-COMMANDS = (ETRN, ATRN, FLUSH, DELETE, BOUNCE, ORDERS, HOLDS, WHEN)
+REQUEUED = b"requeued"
+COMMANDS = (ETRN, ATRN, FLUSH, DELETE, BOUNCE, ORDERS, HOLDS, WHEN, REQUEUED)
 STARTED = b"started"
 EMPTY = b"empty"
 RUNNING = b"running"
@@ -58,7 +63,16 @@ UNKNOWN = b"unknown"
 CLEAN = b"clean"
 BROKEN = b"broken"
 ON_HOLD = b"on hold"
+NO_LINE = b"no line in control/ondemand"
 WORDS = (STARTED, EMPTY, RUNNING, LATER, UNKNOWN, CLEAN, BROKEN)
+
+
+class RequeuedMessage(NamedTuple):
+    """A message that was stored for a domain and is in the queue now, under a new long id."""
+
+    domain: bytes
+    old: str
+    new: str
 
 
 class RunRequest(NamedTuple):
@@ -100,3 +114,14 @@ def unpack_run_answer(payload: bytes) -> RunAnswer:
     if not nul or word not in WORDS:
         raise FormatError(f"on-demand answer: not word, text: {quoted(payload)}")
     return RunAnswer(word, text)
+
+
+def unpack_requeued(text: bytes) -> list[RequeuedMessage]:
+    """Return the messages in the text of the answer to `requeued`. Raises FormatError."""
+    found = []
+    for line in text.splitlines():
+        words = line.split(b" ")
+        if len(words) != 3:
+            raise FormatError(f"on-demand answer: not domain, old id, new id: {quoted(line)}")
+        found.append(RequeuedMessage(words[0], *(word.decode("ascii", "replace") for word in words[1:])))
+    return found

@@ -52,6 +52,8 @@ SIZES = {
     "queueminfree": (16 << 20, 0, 1 << 60),
     # 0: no limit.
     "databytes": (0, 0, 1 << 60),
+    # A run takes the records of one cluster at a time: with 1M, 10,000 of them.
+    "clustersize": (256 << 10, 4 << 10, 1 << 20),
 }
 
 

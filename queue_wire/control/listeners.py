@@ -16,6 +16,7 @@ no AUTH, `priority=CLASS` gives the mail a class of control/priorities.
 """
 
 import enum
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from queue_wire.control.lines import line_words, numbered_lines
@@ -79,17 +80,29 @@ def unpack_listener(line: bytes) -> Listener:
     """Return one listener. Raises FormatError."""
     place, *words = line_words(line)
     address, port = unpack_place(place)
-    names = [word.decode("ascii", "replace") for word in words]
-    if not names or names[0] not in _ROLES:
-        raise FormatError(f"no role, one of {', '.join(_ROLES)}: {quoted(line)}")
+    if not words:
+        raise FormatError(f"no role behind the place, one of {', '.join(_ROLES)}: {quoted(line)}")
+    role, *options = [word.decode("ascii", "replace") for word in words]
+    return unpack_service(role, options)._replace(address=address, port=port)
+
+
+def unpack_service(name: str, options: Sequence[str]) -> Listener:
+    """Return a listener with this role and these options, and without a place. Raises FormatError."""
+    role = _ROLES.get(name)
+    if role is None:
+        raise FormatError(f"{_quoted(name)} is not a role; it is one of {', '.join(_ROLES)}")
     priority = ""
-    for name in names[1:]:
-        if name.startswith(_PRIORITY) and is_class_name(name.removeprefix(_PRIORITY).encode()):
-            priority = name.removeprefix(_PRIORITY)
-        elif name not in _OPTIONS:
-            raise FormatError(f"no option, one of {', '.join(_OPTIONS)}, {_PRIORITY}CLASS: {quoted(name.encode())}")
-    bare, proxy, noauth = (option in names[1:] for option in _OPTIONS)
-    role = _ROLES[names[0]]
+    for option in options:
+        if option.startswith(_PRIORITY) and is_class_name(option.removeprefix(_PRIORITY).encode()):
+            priority = option.removeprefix(_PRIORITY)
+        elif option not in _OPTIONS:
+            every = f"{', '.join(_OPTIONS)}, {_PRIORITY}CLASS"
+            raise FormatError(f"{_quoted(option)} is not an option of a role; it is one of {every}")
+    bare, proxy, noauth = (option in options for option in _OPTIONS)
     if role in ON_DEMAND and (bare or noauth or priority):
-        raise FormatError(f"{role.value} takes no mail, and needs AUTH: no option but proxy: {quoted(line)}")
-    return Listener(address, port, role, bare, proxy, noauth, priority)
+        raise FormatError(f"{name} takes no mail, and needs AUTH: it has no option but proxy")
+    return Listener("", 0, role, bare, proxy, noauth, priority)
+
+
+def _quoted(word: str) -> str:
+    return quoted(word.encode("utf-8", "surrogateescape"))

@@ -90,6 +90,7 @@ _RANGES = {
     "headerfaults": "accept, copy, hold, refuse",
 }
 _SEND, _TODO, _REMOTE, _LOCAL = ("queue-send",), ("queue-todo",), ("queue-remote",), ("queue-local",)
+_SENDERS = ("queue-send", "queue-ondemand")
 _INJECTORS, _SMTPD = ("injectors",), ("queue-smtpd",)
 
 
@@ -183,10 +184,10 @@ FILES: tuple[ControlFile, ...] = (
     _number("retryjitter", "by how much retries are spread; 0 for quadratic", _SEND, HUP, "operating"),
     _number("destinationrecipients", "recipients in one job", _SEND, HUP, "operating"),
     _number("destinationinitial", "jobs at once to a nexthop, at first", _SEND, HUP, "operating"),
-    _number("destinationconcurrency", "jobs at once to a nexthop, at most", _SEND, HUP, "operating"),
+    _number("destinationconcurrency", "jobs to a nexthop", _SENDERS, HUP, "operating"),
     _number("destinationcohorts", "failed windows until a nexthop is dead", _SEND, HUP, "operating"),
-    ControlFile("destinationlimits", TABLE, "none", "limits of single destinations", _SEND, HUP, "operating"),
-    ControlFile("destinationrate", TABLE, "none", "`name:messages/seconds` lines", _SEND, HUP, "operating"),
+    ControlFile("destinationlimits", TABLE, "none", "limits of single destinations", _SENDERS, HUP, "operating"),
+    ControlFile("destinationrate", TABLE, "none", "`name:messages/seconds` lines", _SENDERS, HUP, "operating"),
     ControlFile(
         "bouncefrom", LINE, "`MAILER-DAEMON`", "local part of the author of bounces", _SEND, HUP, "operating"
     ),
@@ -199,10 +200,15 @@ FILES: tuple[ControlFile, ...] = (
         "routing",
     ),
     ControlFile(
-        "ondemand", MAP, "none", "domains whose mail is kept", (*_SEND, "queue-ondemand", *_SMTPD), HUP, "on demand",
+        "ondemand", MAP, "none", "stored mail", (*_SEND, "queue-ondemand", *_REMOTE, *_SMTPD), HUP,
+        "on demand",
     ),
     ControlFile("ondemandusers", MAP, "none", "domains that users take with ATRN", _SMTPD, CONNECTION, "on demand"),
     _number("etrninterval", "time between two ETRN for a domain", ("queue-ondemand",), SECOND, "on demand"),
+    ControlFile(
+        "clustersize", SIZE, "`256K`", "size of files of stored mail", ("queue-ondemand",), SECOND,
+        "on demand",
+    ),
     ControlFile("helohost", TABLE, "`me`", "name in EHLO", _REMOTE, SECOND, "routing"),
     ControlFile("outgoingip", TABLE, "the system's choice", "address to connect from", _REMOTE, SECOND, "routing"),
     _number("timeoutconnect", "time for a connection", _REMOTE, SECOND, "routing"),

@@ -36,11 +36,6 @@ class StandingHold(NamedTuple):
         """What the hold fits; there is one hold for each."""
         return self[:5]
 
-    @property
-    def by_recipient(self) -> bool:
-        """Whether the hold is about recipients."""
-        return bool(self.recipient or self.domain)
-
 
 def pack_holds(holds: Iterable[StandingHold]) -> bytes:
     """Return the file."""

@@ -93,6 +93,9 @@ def command(
         for path in write_service(service, _own_command(), force):
             print(f"wrote {path}")
         return
+    from spark.watch.memory import use_system_memory
+
+    use_system_memory()
     try:
         from spark.lake.build import Order
     except ImportError as error:

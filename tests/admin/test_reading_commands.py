@@ -72,4 +72,4 @@ def test_a_reading_command_changes_no_byte_and_no_time(
     assert snapshot(top, times=True) == before
     # 1: nothing was found, or something wrong; 100: there is no such user; 111: queue-send does not run.
     assert code in (0, 1, 100, 111)
-    assert "usage: " not in capfd.readouterr().err, "the command was not tried"
+    assert "--help tells more" not in capfd.readouterr().err, "the command was not tried"

@@ -95,4 +95,4 @@ def test_the_installed_scripts_are_where_shells_look_and_bash_completes_by_them(
 
 def test_a_shell_that_is_none_is_a_usage_error(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["queuectl", "completion", "tcsh"]) == 100
-    assert capfd.readouterr().err.startswith("queuectl: usage: ")
+    assert capfd.readouterr().err.startswith("queuectl: fatal: ")

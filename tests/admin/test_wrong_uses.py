@@ -42,21 +42,23 @@ def run(queue: Queue, *words: str, output: str = os.devnull) -> tuple[int, str]:
     ("words", "code", "told"),
     [
         # Misspelt.
-        ("lst", 100, "usage: No such command 'lst'. Did you mean 'list'?"),
-        ("list --state hel", 100, "usage: Invalid value for '--state': 'hel' is not one of 'queued', "),
-        ("completion", 100, "usage: Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish "),
+        ("lst", 100, "fatal: No such command 'lst'. Did you mean 'list'?"),
+        ("list --state hel", 100, "fatal: Invalid value for '--state': 'hel' is not one of 'queued', "),
+        ("completion", 100, "fatal: Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish "),
         ("config show queuelifetme", 100, "fatal: there is no control file queuelifetme; do you mean queuelifetime?"),
         ("bounce --older-than soon", 100, "fatal: unable to read 'soon' as a length of time: it is a number and s, m,"),
         ("delete --size big", 100, "fatal: unable to read 'big' as a size: "),
-        ("shape nothing", 100, "usage: Invalid value for '[QUEUE]...': 'nothing' is not one of 'incoming', "),
+        ("shape nothing", 100, "fatal: Invalid value for '[QUEUE]...': 'nothing' is not one of 'incoming', "),
         ("metrics --listen 9125", 100, "fatal: unable to listen on '9125': it is ADDRESS:PORT, as in "),
         # Missing.
-        ("show", 100, "usage: Missing argument 'ID'."),
+        ("show", 100, "fatal: Missing argument 'ID'."),
         ("hold", 100, "fatal: give long ids, or selectors, or --all"),
         ("log", 100, "fatal: give the ID of a message, or --follow"),
         ("config set me", 100, "fatal: config set needs either values or --unset"),
         # Homes.
         ("--home /nonexistent list", 111, "fatal: unable to read /nonexistent/queue/mess: no such file or directory"),
+        ("--home /nonexistent stored", 111, "fatal: unable to read /nonexistent/queue/mess: no such file or "),
+        ("--home /nonexistent config", 111, "fatal: unable to read /nonexistent/control: it is not there; queuectl "),
         ("--home /nonexistent check", 111, "fatal: unable to use /nonexistent/queue: no such file or directory; "),
         ("--home /nonexistent adopt", 100, "fatal: unable to use /nonexistent: /nonexistent/control is not there; "),
         ("--home /dev/null mailq", 111, "fatal: unable to read /dev/null/queue/mess: not a directory"),

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from queue_admin.messages.survey import look
 from queue_base.home import Home
-from queue_wire.files.envelope import ADDRESS_MAX
+from queue_base.queue.layout import open_layout
+from queue_wire.files.envelope import ADDRESS_MOST
 from support.inject.injectors import (
     OWNER,
     ROOT,
@@ -105,7 +107,7 @@ def refused(home: Home, outcome: Outcome, code: int, *words: bytes) -> None:
 
 
 def test_the_longest_address_is_taken_and_one_byte_more_refused(home: Home) -> None:
-    longest = b"x" * (ADDRESS_MAX - 12) + b"@example.net"
+    longest = b"x" * (ADDRESS_MOST - 12) + b"@example.net"
     for size, code in ((0, 0), (1, 11), (2, 11)):
         for form in (b"F%s\0Tb@c\0\0", b"Fa@b\0T%s\0\0"):
             assert enqueue(home, b"x", form % (b"y" * size + longest)).code == code
@@ -223,3 +225,32 @@ def test_a_signal_in_the_middle_of_a_message_leaves_nothing(home: Home, number: 
         process.send_signal(number)
         assert process.wait(60) != 0
     assert is_empty(home)
+
+
+def test_the_long_id_is_written_to_the_descriptor_that_is_named(home: Home, tmp_path: Path) -> None:
+    command = f"exec {' '.join(program('queue-enqueue'))} --home {home.path} --id-on 3 3>{tmp_path}/id"
+    assert enqueue(home, b"x", command=["sh", "-c", command]).code == 0
+    found = look(open_layout(home.queue), only(home).number)
+    assert found is not None
+    assert (tmp_path / "id").read_text() == f"{found.long_id}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--id-on"], b"--id-on needs the number of a descriptor, from 3 on; usage: "),
+        (["--id-on", "2"], b"--id-on needs the number of a descriptor, from 3 on; usage: "),
+        (["--id-on", "\u0663"], b"--id-on needs the number of a descriptor, from 3 on; usage: "),
+        (["--id-on", "999"], b"unable to use descriptor 999 of --id-on: bad file descriptor"),
+    ],
+)
+def test_a_descriptor_that_is_none_queues_nothing(home: Home, words: list[str], told: bytes) -> None:
+    outcome = enqueue(home, command=[*program("queue-enqueue"), "--home", home.path, *words])
+    assert outcome.code == 55 and told in outcome.error
+    assert is_empty(home)
+
+
+def test_a_message_whose_id_cannot_be_written_is_queued(home: Home) -> None:
+    command = f"exec {' '.join(program('queue-enqueue'))} --home {home.path} --id-on 3 3>/dev/full"
+    assert enqueue(home, b"x", command=["sh", "-c", command]).code == 0
+    assert only(home).message == b"x"

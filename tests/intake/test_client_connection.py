@@ -16,7 +16,7 @@ from queue_intake.acceptance import PROMISE_BYTES, Acceptance
 from queue_intake.client_connection import ClientConnection, IntakeClient, Memory
 from queue_intake.commit_group import CommitGroup, ReceivedMessage, accepted_text
 from queue_intake.entrance import Door, Entrance
-from queue_intake.sharing import Holdings, SharingLimits
+from queue_intake.sharing import SharingLimits, UsageCounts
 from queue_wire.pipes.qmtp import GIVE_UP, NUMBERS, PIECES_END, pack_envelope, pack_facts, pack_head, pack_piece
 from support.intake.intake_daemon import qmtp
 from support.queues.home import make_home
@@ -44,7 +44,7 @@ class Site:
         door = Door("", lambda former: self.acceptance)
         door.acceptance = self.acceptance
         self.entrance = Entrance([door], lambda text: None, lambda text: None)
-        self.holdings = Holdings(SharingLimits())
+        self.counts = UsageCounts(SharingLimits())
         self.memory = Memory()
         self.ends: list[tuple[ClientConnection, socket.socket]] = []
 
@@ -52,10 +52,10 @@ class Site:
         """Return a new connection, and its client's end."""
         ours, client = socket.socketpair()
         client.setblocking(False)
-        holding = self.holdings.connect(name)
-        assert holding is not None
+        usage = self.counts.connect(name)
+        assert usage is not None
         user = IntakeClient(name, os.getuid(), trusted)
-        found = ClientConnection(ours, user, None, holding, self.holdings, self.entrance, self.memory, NOW)
+        found = ClientConnection(ours, user, None, usage, self.counts, self.entrance, self.memory, NOW)
         self.ends.append((found, client))
         return found, client
 
@@ -164,16 +164,16 @@ def test_a_large_message_that_is_dropped_keeps_no_file_until_its_sync(site: Site
 def test_a_message_that_is_refused_holds_nothing(site: Site) -> None:
     Path(site.home.control, "databytes").write_text("1000\n")
     connection, client = site.connect("uid 7", trusted=False)
-    holding = site.holdings.connect("uid 7")
-    assert holding is not None
+    usage = site.counts.connect("uid 7")
+    assert usage is not None
     site.hand_in(connection, client, pack_head(900_000_000) + b"x" * 1000)
-    assert (holding.messages, holding.bytes, site.holdings.messages) == (0, 0, 0)
+    assert (usage.messages, usage.bytes, site.counts.messages) == (0, 0, 0)
     connection.close()
     other, client = site.connect("uid 7", trusted=False)
     site.hand_in(other, client, pack_head(900) + b"x" * 10)
-    assert (holding.messages, holding.bytes, site.holdings.messages) == (1, 900, 1)
+    assert (usage.messages, usage.bytes, site.counts.messages) == (1, 900, 1)
     other.close()
-    assert (holding.messages, holding.bytes, site.holdings.messages) == (0, 0, 0)
+    assert (usage.messages, usage.bytes, site.counts.messages) == (0, 0, 0)
 
 
 def test_one_turn_of_a_connection_is_short_whatever_it_has_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

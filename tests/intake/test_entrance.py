@@ -10,6 +10,7 @@ import pytest
 from queue_base.accounts import queue_owner
 from queue_base.home import Home
 from queue_base.queue.inflow import refuse_mark, slow_mark
+from queue_base.queue.trigger import Trigger
 from queue_intake.acceptance import Acceptance, Refusal
 from queue_intake.entrance import COMMIT_SECONDS, LOOK_SECONDS, RETRY_SECONDS, Door, Entrance
 from queue_intake.main import reopen
@@ -142,3 +143,29 @@ def test_slow_and_refusing_queues_come_last_and_not_at_all(front: Front) -> None
     found = front.begin()
     assert found == Refusal(b"Z", "no queue takes mail at the moment; try again later (#4.3.2)")
     assert not front.alerts
+
+
+def test_a_queue_whose_daemons_do_not_run_gets_nothing_while_another_one_can_take_mail(front: Front) -> None:
+    trigger = Trigger(front.home.choose("b"))
+    assert front.names(4) == ["b"] * 4
+    assert not front.alerts, "a service that was stopped is no failure"
+    door = front.entrance.doors[1]
+    door.busy_since = front.now
+    front.later(COMMIT_SECONDS + 1)
+    assert front.names(4) == ["a"] * 4, "a disk that hangs is worse than a service that is stopped"
+    door.busy_since = 0.0
+    trigger.close()
+    front.later(LOOK_SECONDS)
+    assert "a" in front.names(20)
+
+
+def test_clients_wait_as_a_queue_that_runs_asks_though_another_one_is_stopped(front: Front) -> None:
+    trigger = Trigger(front.home.choose("b"))
+    slow_mark(front.home.choose("b")).set("slow")
+    assert front.entrance.delay(front.now) > 0.0
+    assert front.names(2) == ["b"] * 2
+    refuse_mark(front.home.choose("b")).set("refuse")
+    front.later(1.0)
+    assert front.names(2) == ["a"] * 2, "what no queue that runs takes is taken all the same"
+    assert front.entrance.delay(front.now) == 0.0
+    trigger.close()

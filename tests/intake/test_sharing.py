@@ -3,7 +3,7 @@
 from collections import deque
 
 from queue_intake.answers import Answers, answer_runs
-from queue_intake.sharing import Holdings, SharingLimits, Turns, limits_for
+from queue_intake.sharing import SharingLimits, Turns, UsageCounts, limits_for
 from queue_wire.pipes.package_reader import Package, Protocol
 from queue_wire.pipes.qmtp import pack_answer
 
@@ -22,38 +22,38 @@ def test_clients_take_turns_however_many_messages_one_of_them_has() -> None:
 
 
 def test_a_client_at_its_limit_of_connections_leaves_room_for_others() -> None:
-    holdings = Holdings(SharingLimits(connections=2, all_connections=4))
-    assert holdings.connect("ann") and holdings.connect("ann")
-    assert holdings.connect("ann") is None
-    assert holdings.connect("bob")
+    counts = UsageCounts(SharingLimits(connections=2, all_connections=4))
+    assert counts.connect("ann") and counts.connect("ann")
+    assert counts.connect("ann") is None
+    assert counts.connect("bob")
     # The last quarter is for trusted clients.
-    assert holdings.connect("joe") is None and holdings.connect("joe", trusted=True)
-    assert holdings.connect("joe", trusted=True) is None
+    assert counts.connect("joe") is None and counts.connect("joe", trusted=True)
+    assert counts.connect("joe", trusted=True) is None
     for client in ("bob", "joe"):
-        holdings.disconnect(client)
-    assert holdings.connect("joe")
+        counts.disconnect(client)
+    assert counts.connect("joe")
 
 
 def test_a_client_begins_no_more_messages_than_its_limits_say() -> None:
-    holdings = Holdings(SharingLimits(messages=2, bytes=100, all_messages=4))
-    ann, bob = holdings.connect("ann"), holdings.connect("bob")
+    counts = UsageCounts(SharingLimits(messages=2, bytes=100, all_messages=4))
+    ann, bob = counts.connect("ann"), counts.connect("bob")
     assert ann and bob
-    holdings.begin_message(ann, 1000)
-    assert not holdings.may_begin(ann, trusted=False) and holdings.may_begin(ann, trusted=True)
-    assert holdings.may_begin(bob, trusted=False)
+    counts.begin_message(ann, 1000)
+    assert not counts.may_begin(ann, trusted=False) and counts.may_begin(ann, trusted=True)
+    assert counts.may_begin(bob, trusted=False)
     for _ in range(2):
-        holdings.begin_message(bob, 1)
+        counts.begin_message(bob, 1)
     # The last quarter is for trusted clients.
-    assert not holdings.may_begin(bob, trusted=False) and holdings.may_begin(bob, trusted=True)
-    holdings.begin_message(bob, 1)
-    assert not holdings.may_begin(bob, trusted=True)
-    holdings.end_message("ann", 1000)
-    assert not holdings.may_begin(ann, trusted=False)
-    holdings.end_message("bob", 1)
-    assert holdings.may_begin(ann, trusted=False)
+    assert not counts.may_begin(bob, trusted=False) and counts.may_begin(bob, trusted=True)
+    counts.begin_message(bob, 1)
+    assert not counts.may_begin(bob, trusted=True)
+    counts.end_message("ann", 1000)
+    assert not counts.may_begin(ann, trusted=False)
+    counts.end_message("bob", 1)
+    assert counts.may_begin(ann, trusted=False)
     # What it has is remembered while messages of it are in hand.
-    holdings.disconnect("bob")
-    again = holdings.connect("bob")
+    counts.disconnect("bob")
+    again = counts.connect("bob")
     assert again is bob
 
 
@@ -64,8 +64,8 @@ def test_limits_fit_into_the_descriptors_of_the_process() -> None:
     assert 0 < small.connections < small.all_connections < small.all_messages
 
 
-def refused(*impossible: int, sent: int = 4) -> Package:
-    return Package(b"", [], list(impossible), sent, False, 0)
+def refused(*invalid: int, sent: int = 4) -> Package:
+    return Package(b"", [], list(invalid), sent, False, 0)
 
 
 def test_every_recipient_has_its_own_answer_and_qmqp_has_one() -> None:
@@ -73,7 +73,7 @@ def test_every_recipient_has_its_own_answer_and_qmqp_has_one() -> None:
     ok = pack_answer(b"K", b"ok")
     assert answer_runs(refused(1, 3), Protocol.QMTP, b"K", b"ok") == deque([(ok, 1), (bad, 1), (ok, 1), (bad, 1)])
     assert answer_runs(refused(0, sent=3), Protocol.QMTP, b"K", b"ok") == deque([(bad, 1), (ok, 2)])
-    assert answer_runs(refused(1), Protocol.QMTP, b"K", b"ok", too=False) == deque([(ok, 4)])
+    assert answer_runs(refused(1), Protocol.QMTP, b"K", b"ok", refuses_invalid=False) == deque([(ok, 4)])
     assert answer_runs(refused(1), Protocol.QMQP, b"K", b"ok") == deque([(ok, 1)])
     assert not answer_runs(refused(sent=0), Protocol.QMTP, b"D", b"no recipient")
 
@@ -120,21 +120,21 @@ def test_answers_for_very_many_recipients_are_made_a_piece_at_a_time() -> None:
 
 
 def test_the_client_with_most_connections_owes_one_to_those_with_few() -> None:
-    holdings = Holdings(SharingLimits(connections=4, all_connections=8))
+    counts = UsageCounts(SharingLimits(connections=4, all_connections=8))
     for client in ("ann", "ann", "ann", "bob", "bob"):
-        assert holdings.connect(client) and holdings.owing(client) in (None, "ann")
-    assert holdings.connect("queued", trusted=True)
+        assert counts.connect(client) and counts.evicted_for(client) in (None, "ann")
+    assert counts.connect("queued", trusted=True)
     for client, owing in (("joe", "ann"), ("bob", None), ("ann", None)):
-        assert holdings.connect(client) is None
-        assert holdings.owing(client) == owing
-    holdings.disconnect("ann")
-    assert holdings.connect("joe")
+        assert counts.connect(client) is None
+        assert counts.evicted_for(client) == owing
+    counts.disconnect("ann")
+    assert counts.connect("joe")
     # Now each has its share.
-    assert [holdings.owing(client) for client in ("ann", "bob", "joe")] == [None, None, None]
+    assert [counts.evicted_for(client) for client in ("ann", "bob", "joe")] == [None, None, None]
 
 
 def test_trusted_clients_owe_nothing() -> None:
-    holdings = Holdings(SharingLimits(connections=4, all_connections=8))
+    counts = UsageCounts(SharingLimits(connections=4, all_connections=8))
     for _ in range(6):
-        assert holdings.connect("queued", trusted=True)
-    assert holdings.connect("joe") is None and holdings.owing("joe") is None
+        assert counts.connect("queued", trusted=True)
+    assert counts.connect("joe") is None and counts.evicted_for("joe") is None

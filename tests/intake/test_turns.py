@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from queue_intake import main as module
-from queue_intake.main import CommitLane, Intake, raise_limit
+from queue_intake.commit_lane import CommitLane
+from queue_intake.main import Intake, raise_limit
 from queue_intake.sharing import Turns
 
 INFINITY = resource.RLIM_INFINITY

@@ -84,19 +84,29 @@ def test_directories_and_files_have_the_modes_by_which_queue_remote_may_read_mes
     assert os.stat(f"{queue}/ondemand/example.net/1.cluster").st_mode & 0o7777 == 0o600
 
 
-def test_a_cluster_that_is_long_enough_is_closed_also_within_a_group(
-    queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(domain_store, "CLUSTER_SIZE", 200)
+def test_a_cluster_that_is_long_enough_is_closed_also_within_a_group(queue: str) -> None:
     store = DomainStore(queue)
     recipients = [f"recipient{number}@example.net" for number in range(20)]
 
     for start in (0, 10):
-        assert set(store.append([request(queue, each, each) for each in recipients[start : start + 10]])) == {None}
+        group = [request(queue, each, each)._replace(cluster_size=200) for each in recipients[start : start + 10]]
+        assert set(store.append(group)) == {None}
 
     assert pending(store) == [each.encode() for each in recipients]
     assert len(store.clusters(DOMAIN)) > 5
     assert max(os.stat(path).st_size for path in Path(queue, "ondemand/example.net").glob("*.cluster")) < 400
+
+
+def test_another_size_of_clusters_holds_for_new_ones_alone(queue: str) -> None:
+    store = DomainStore(queue)
+    for number, size in enumerate((1000, 100, 100, 100)):
+        store.append([request(queue, str(number), f"r{number}@example.net")._replace(cluster_size=size)])
+    assert len(store.clusters(DOMAIN)) == 1, "the first one goes on to its own size"
+
+    for number in range(4, 60):
+        store.append([request(queue, str(number), f"r{number}@example.net")._replace(cluster_size=100)])
+    first, *others = (store.read(DOMAIN, number).end for number in store.clusters(DOMAIN))
+    assert 1000 <= first < 1200 and len(others) > 5 and max(others) < 300
 
 
 def test_the_next_process_reads_what_is_there_and_appends_to_a_new_cluster(queue: str) -> None:

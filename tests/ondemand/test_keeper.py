@@ -3,6 +3,7 @@
 import os
 import select
 import socket
+import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +13,20 @@ import pytest
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.queue.layout import open_layout
 from queue_ondemand.domain_store import DomainStore, StoreRequest
+from queue_ondemand.domain_times import Wake
 from queue_ondemand.keeper import RUNS_MOST, Keeper
 from queue_ondemand.ondemand_files import OnDemandFiles
 from queue_ondemand.remote_link import RemoteLink
-from queue_wire.admin.ondemand_socket import ETRN, STARTED, RunRequest
+from queue_wire.admin.ondemand_socket import (
+    ETRN,
+    FLUSH,
+    NO_LINE,
+    STARTED,
+    UNKNOWN,
+    WHEN,
+    RunAnswer,
+    RunRequest,
+)
 from queue_wire.files.cluster import StoredRecipient
 from support.queues.home import make_home
 
@@ -34,27 +45,128 @@ def remote() -> Iterator[RemoteLink]:
     os.close(writer)
 
 
-def test_a_request_for_very_many_domains_takes_one_short_turn(tmp_path: Path, remote: RemoteLink) -> None:
-    home = make_home(tmp_path / "home")
+def make_keeper(
+    path: Path, remote: RemoteLink, domains: int, lines: list[bytes], control: bytes | None = None
+) -> Iterator[Keeper]:
+    """Yield a Keeper with mail for `domains` domains d0.example, d1.example, ...; `lines` gets what it says.
+
+    `control`: the bytes of control/ondemand, None for a line for each domain.
+    """
+    home = make_home(path / "home")
     layout = open_layout(home.queue)
-    message = Path(home.queue, "mess", "0", "1")
-    message.write_bytes(b"x")
+    Path(home.queue, "mess", "0", "1").write_bytes(b"x")
+    if control is None:
+        control = b"".join(b"d%d.example:etrn\n" % number for number in range(domains))
+    Path(home.control, "ondemand").write_bytes(control)
     store = DomainStore(home.queue)
     requests = []
-    for number in range(DOMAINS):
+    for number in range(domains):
         stored = StoredRecipient(1, 1_700_000_000_000_000, 1, b"", b"a@b", 0)
         requests.append(StoreRequest(b"d%d.example" % number, "mess/0/1", [stored], 0))
-    for place in range(0, DOMAINS, 100):
-        assert store.append(requests[place : place + 100]) == [None] * 100
-    lines: list[bytes] = []
+    for place in range(0, domains, 100):
+        assert not any(store.append(requests[place : place + 100]))
     disk = DiskThread()
-    keeper = Keeper(home, layout, store, OnDemandFiles(home), disk, remote, lines.append)
-    begun = time.thread_time()
-    assert keeper.answer(RunRequest(ETRN, b"@example", b"192.0.2.1")).word == STARTED
-    spent = time.thread_time() - begun
-    assert len(lines) == RUNS_MOST
-    assert spent < 0.1
+    yield Keeper(home, layout, store, OnDemandFiles(home), disk, remote, lines.append)
     while disk.busy:
         poll = select.poll()
         disk.prepare(poll, 0.0)
         disk.run(dict(poll.poll(60_000)), 0.0)
+
+
+def ignore(answer: RunAnswer) -> None:
+    """Not to be called: the answer comes at once."""
+    raise AssertionError(answer)
+
+
+def turns(keeper: Keeper) -> list[float]:
+    """Have a Keeper do what it has to do at once, and return the seconds of CPU of each turn."""
+    spent = []
+    while keeper.has_steps:
+        begun = time.thread_time()
+        keeper.wake(0.0)
+        spent.append(time.thread_time() - begun)
+    return spent
+
+
+def test_a_request_for_very_many_domains_takes_many_short_turns(tmp_path: Path, remote: RemoteLink) -> None:
+    lines: list[bytes] = []
+    for keeper in make_keeper(tmp_path, remote, DOMAINS, lines):
+        turns(keeper)
+        answers: list[RunAnswer] = []
+        begun = time.thread_time()
+        assert keeper.answer(RunRequest(ETRN, b"@example", b"192.0.2.1"), answers.append) is None
+        first = time.thread_time() - begun
+        spent = turns(keeper)
+
+        assert [answer.word for answer in answers] == [STARTED]
+        assert len(lines) == RUNS_MOST and len(spent) > 2
+        assert first + statistics.median(spent) < 0.02
+        assert keeper.answer(RunRequest(ETRN, b"@example.net", b"192.0.2.1"), answers.append) is None
+        turns(keeper)
+        assert answers[1].word == UNKNOWN
+
+
+def test_very_many_domains_whose_time_has_come_take_many_short_turns(tmp_path: Path, remote: RemoteLink) -> None:
+    for keeper in make_keeper(tmp_path, remote, DOMAINS, []):
+        turns(keeper)
+        for number in range(DOMAINS):
+            keeper.times.set(b"d%d.example" % number, Wake.PROBE, 1.0)
+        count = 0
+        while (when := keeper.times.next_time()) is not None and when <= 1.0:
+            keeper.wake(1.0)
+            count += 1
+        assert count > 1
+
+
+def test_a_file_that_was_faulty_and_has_no_line_any_more_is_noticed(
+    tmp_path: Path, remote: RemoteLink, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for keeper in make_keeper(tmp_path, remote, 1, [], b"d0.example:fetch\n"):
+        turns(keeper)
+        assert keeper.times.has(b"d0.example", Wake.PROBE)
+        Path(tmp_path, "home", "control", "ondemand").unlink()
+        keeper.reread()
+        turns(keeper)
+        assert "has no line for d0.example; " in capfd.readouterr().err
+        assert not keeper.times.has(b"d0.example", Wake.PROBE)
+
+
+def test_mail_of_a_domain_without_a_line_stays_stored_and_one_alert_says_so(
+    tmp_path: Path, remote: RemoteLink, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines: list[bytes] = []
+    for keeper in make_keeper(tmp_path, remote, 6, lines):
+        turns(keeper)
+        assert not capfd.readouterr().err
+        Path(tmp_path, "home", "control", "ondemand").write_text("d0.example:etrn\nd1.example:etrn\n")
+        keeper.reread()
+        turns(keeper)
+        assert "alert: control/ondemand has no line for d2.example, d3.example, d4.example and 1 more; " in (
+            capfd.readouterr().err
+        )
+        assert keeper.times.has(b"d0.example", Wake.PROBE)
+        assert not keeper.times.has(b"d2.example", Wake.PROBE) and keeper.times.has(b"d2.example", Wake.EXPIRY)
+        for command in (ETRN, FLUSH, WHEN):
+            answer = keeper.answer(RunRequest(command, b"d2.example"), ignore)
+            assert answer == RunAnswer(UNKNOWN, NO_LINE)
+        assert not lines, "nothing is sent"
+        keeper.reread()
+        turns(keeper)
+        assert "alert" not in capfd.readouterr().err
+
+        Path(tmp_path, "home", "control", "ondemand").write_text("d2.example:etrn\n")
+        keeper.reread()
+        turns(keeper)
+        assert keeper.times.has(b"d2.example", Wake.PROBE)
+        assert "alert: control/ondemand has no line for d0.example, d1.example; " in capfd.readouterr().err
+
+
+def test_a_run_ends_when_the_line_of_its_domain_is_removed(tmp_path: Path, remote: RemoteLink) -> None:
+    lines: list[bytes] = []
+    for keeper in make_keeper(tmp_path, remote, 1, lines):
+        turns(keeper)
+        answer = keeper.answer(RunRequest(FLUSH, b"d0.example"), ignore)
+        assert answer is not None and answer.word == STARTED
+        Path(tmp_path, "home", "control", "ondemand").write_text("other.example:etrn\n")
+        keeper.reread()
+    assert [b"started: flush" in lines[0], b"ended: delivered 0 failed 0 deferred 1" in lines[-1]] == [True, True]

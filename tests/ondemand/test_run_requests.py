@@ -9,15 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.daemon.unix_sockets import is_stream
-from queue_ondemand import run_requests
+from queue_ondemand import returned_mail, run_requests
+from queue_ondemand.returned_mail import TOLD_MOST, RequeuedIds
 from queue_ondemand.run_requests import REQUESTS_MOST, EtrnLimits
 from queue_wire.admin.ondemand_socket import (
     COMMANDS,
+    REQUEST_MOST,
     WORDS,
+    RequeuedMessage,
     RunAnswer,
     RunRequest,
     pack_run_answer,
     pack_run_request,
+    unpack_requeued,
     unpack_run_answer,
     unpack_run_request,
 )
@@ -101,3 +105,27 @@ def test_only_a_connection_is_taken_for_atrn(tmp_path: Path) -> None:
         assert is_stream(one.fileno()) and is_stream(other.fileno())
         for wrong in (datagram, alone, internet, client, file):
             assert not is_stream(wrong.fileno())
+
+
+def test_new_ids_are_told_once_by_their_order_and_fit_in_an_answer() -> None:
+    ids = RequeuedIds()
+    name = b"d" * 255
+    for number in range(TOLD_MOST + 1):
+        ids.note("1.2", name, f"{1 << 63}-{'z' * 13}", f"{number}-b")
+    ids.note("1.3", b"other.example", "1-a", "-")
+    first = ids.take("1.2")
+    assert len(pack_run_answer(RunAnswer(b"started", first))) < REQUEST_MOST
+    told = [each.new for each in unpack_requeued(first) + unpack_requeued(ids.take("1.2"))]
+    assert told == [f"{number}-b" for number in range(TOLD_MOST + 1)]
+    assert (ids.take("1.2"), ids.take("1.4")) == (b"", b"")
+    assert unpack_requeued(ids.take("1.3")) == [RequeuedMessage(b"other.example", "1-a", "-")]
+    with pytest.raises(FormatError):
+        unpack_requeued(b"a b\n")
+
+
+def test_new_ids_that_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(returned_mail, "KEPT_IDS_MOST", 3)
+    ids = RequeuedIds()
+    for order in ("1", "1", "2", "3", "3"):
+        ids.note(order, b"d", "1-a", "1-b")
+    assert [ids.take(order).count(b"\n") for order in ("1", "2", "3")] == [0, 1, 2]

@@ -28,7 +28,7 @@ NET, COM = b"example.net", b"example.com"
 class Site:
     """The queue, and its stored messages by name."""
 
-    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.queue = KnownQueue(path, fill=False)
         self.home = self.queue.home
         own = self.queue.classified("own", remote=[(b"e@example.net", False)])
@@ -39,7 +39,7 @@ class Site:
             "two": store(self.home, "two", "cid@example.com", sender="joe@example.org", domain="example.com"),
             "three": store(self.home, "three", "dan@example.net", birth=1_600_000_000_000_000),
         }
-        self._capsys = capsys
+        self._capfd = capfd
 
     def id(self, name: str) -> str:
         return self.stored[name].long_id
@@ -47,7 +47,7 @@ class Site:
     def run(self, *words: str, code: int = 0) -> list[str]:
         """Return the lines on stdout of a command."""
         done = self._main(*words)
-        self.err = self._capsys.readouterr()
+        self.err = self._capfd.readouterr()
         assert done == code, self.err.err
         return self.err.out.splitlines()
 
@@ -72,8 +72,8 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
-    return Site(tmp_path / "home", capsys)
+def site(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Site:
+    return Site(tmp_path / "home", capfd)
 
 
 def test_the_domains_are_counted_and_an_id_is_refused_if_it_is_none(site: Site) -> None:
@@ -116,7 +116,7 @@ def test_options_choose_among_all_that_there_is(site: Site) -> None:
 def test_show_says_for_which_domain_it_is_stored_and_what_it_waits_for(site: Site) -> None:
     shown = "\n".join(site.run("show", site.id("one")))
     assert f"message: {site.id('one')}\nstate: stored\n" in shown
-    assert "\nstored for example.net since 20" in shown
+    assert "\nstored for example.net: since 20" in shown
     assert "; queue-ondemand does not run, or does not answer\n  pending <ann@example.net>\n" in shown
     assert shown.endswith("header:\n  Subject: one")
     assert site.run("show", "--raw", site.id("one")) == ["Subject: one", "", "body"]
@@ -144,8 +144,8 @@ def test_one_that_is_also_in_the_queue_is_shown_with_both(site: Site) -> None:
 
 def test_a_message_is_put_on_hold_and_released(site: Site) -> None:
     assert site.run("hold", site.id("one"), site.own, "--reason", "ask Jo") == [
-        "held 1 message", "held 1 stored message",
-    ]  # fmt: skip
+        "held 1 message, and 1 stored message of example.net"
+    ]
     assert DomainStore(site.home.queue).held(NET) == {site.id("one")}
     assert site.names("list", "--held") == ["own", "one"]
     owner = os.stat(site.home.queue)
@@ -153,7 +153,7 @@ def test_a_message_is_put_on_hold_and_released(site: Site) -> None:
     assert "; held: ask Jo" in "\n".join(site.run("show", site.id("one")))
     assert site.run("list", "--stored", "--held")[0].endswith("held: ask Jo")
     site.run("list", "--stored", "--reason", "Someone", code=1)
-    released = ["released 0 messages", "released 1 stored message"]
+    released = ["released 1 stored message of example.net"]
     assert site.run("release", "--state", "stored", "--reason", "JO") == released
     assert DomainStore(site.home.queue).held(NET) == frozenset()
 
@@ -163,9 +163,11 @@ def test_a_domain_is_put_on_hold_as_a_whole(site: Site) -> None:
     assert DomainStore(site.home.queue).held(NET) == {"all"}
     store(site.home, "later", "x@example.net")
     assert len(site.run("list", "--stored", "--held")) == 3
-    assert site.run("release", site.id("one")) == ["released 0 messages", "released 1 stored message"]
+    assert site.run("release", site.id("one")) == ["released 1 stored message of example.net"]
     assert "example.net is on hold as a whole; queuectl release --domain example.net" in site.err.err
-    assert site.run("release", "--domain", "example.net") == ["released 1 message", "released 3 stored messages"]
+    assert site.run("release", "--domain", "example.net") == [
+        "released 1 message, and 3 stored messages of example.net"
+    ]
     assert DomainStore(site.home.queue).held(NET) == frozenset()
 
 
@@ -177,9 +179,11 @@ def test_a_standing_hold_holds_what_is_stored_too(site: Site) -> None:
 @pytest.mark.parametrize(("verb", "done"), [("delete", "deleted"), ("bounce", "bounced"), ("requeue", "requeued")])
 def test_an_order_waits_for_queue_ondemand_and_takes_what_was_chosen(site: Site, verb: str, done: str) -> None:
     assert site.run(verb, "--recipient", "bob@example.net") == [
-        f"{done} 0 messages", f"{done} 1 stored message when queue-ondemand comes to it",
-    ]  # fmt: skip
+        f"{done} 1 stored message of example.net when queue-ondemand comes to it"
+    ]
     assert site.orders(NET) == [StoredOrder(verb.encode(), b"bob@example.net", frozenset([site.id("one")]))]
+    site.run(verb, "--state", "stored", "--sender", "joe@example.org", "--dry-run")
+    assert site.err.err == f"would have {done} 2 stored messages of 2 domains\n"
     site.run(verb, "--state", "stored", "--sender", "joe@example.org")
     assert site.orders(NET) == [StoredOrder(verb.encode(), b"", frozenset([site.id("one")]))]
     assert site.orders(COM) == [StoredOrder(verb.encode(), b"", frozenset([site.id("two")]))]
@@ -208,8 +212,8 @@ def test_ids_come_from_standard_input(site: Site) -> None:
     assert [line.split()[0] for line in listed.stdout.splitlines()] == [site.own, site.id("one")]
     done = subprocess.run([*command, "delete", "-"], input=ids, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines() == [
-        "deleted 1 message", "deleted 1 stored message when queue-ondemand comes to it",
-    ]  # fmt: skip
+        "deleted 1 message, and 1 stored message of example.net when queue-ondemand comes to it"
+    ]
     assert done.stderr.startswith("1-1: no such message")
 
 
@@ -236,7 +240,70 @@ def test_of_several_queues_each_has_its_own_and_an_id_is_found_in_all(
 
     assert [line.split()[0] for line in run("list", "--stored")] == [f"a/{one}", f"b/{two}"]
     assert run("show", two)[0] == f"message: b/{two}"
-    assert run("delete", f"b/{two}", one)[1] == "queue a: deleted 1 stored message when queue-ondemand comes to it"
+    when = "of example.net when queue-ondemand comes to it"
+    assert run("delete", f"b/{two}", one) == [f"queue {name}: deleted 1 stored message {when}" for name in "ab"]
     assert DomainStore(home.choose("b").queue).first_order(NET) is not None
     main(["queuectl", "--home", home.path, "list", "--stored"])
     assert capfd.readouterr().out == ""
+
+
+def test_a_stored_message_of_several_queues_is_found_by_its_id_and_missing_only_if_none_has_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home = make_several(tmp_path / "home", "a", "b")
+    one = store(home.choose("a"), "one", "ann@example.net").long_id
+    store(home.choose("b"), "two", "bob@example.net")
+
+    def run(*words: str) -> tuple[int, str]:
+        code = main(["queuectl", "--home", home.path, "stored", "example.net", *words])
+        return code, capfd.readouterr().err
+
+    no_answer = (
+        f"queuectl: fatal: queue a: unable to ask queue-ondemand at {home.choose('a').queue}/intake/ondemand: "
+        "it does not run; start the suite\n"
+    )
+    for name in (one, f"a/{one}"):
+        for order in ("--bounce", "--delete"):
+            assert run(name, order) == (111, no_answer.replace("fatal: queue a: ", "queue a: "))
+    assert run(f"b/{one}", "--bounce") == (
+        100, f"queuectl: queue b: unable to find b/{one}: it is not stored for example.net\n"
+    )  # fmt: skip
+    assert run("1-1", "--bounce") == (
+        100, "queuectl: fatal: unable to find 1-1: it is not stored for example.net in any queue (a, b)\n"
+    )  # fmt: skip
+    os.rename(home.choose("b").queue, f"{home.path}/away")
+    assert run(one, "--bounce")[0] == 111, "it is in queue a, whose queue-ondemand does not run"
+    code, told = run("1-1", "--bounce")
+    assert (code, told.startswith("queuectl: fatal: unable to find 1-1: queue b: unable to ")) == (111, True)
+
+
+@pytest.fixture
+def damaged(site: Site) -> Site:
+    """The only cluster of example.com cannot be read."""
+    path = Path(site.home.queue, "ondemand", "example.com", "1.cluster")
+    path.unlink()
+    path.mkdir()
+    return site
+
+
+def test_what_cannot_be_read_of_one_domain_is_named_and_the_others_are_shown(damaged: Site) -> None:
+    why = f"unable to read {damaged.home.queue}/ondemand/example.com/1.cluster: is a directory; "
+    assert damaged.names("list", "--stored", code=111) == ["one", "three"]
+    assert why in damaged.err.err and "queuectl check says what is wrong" in damaged.err.err
+    assert [line.split(":")[0] for line in damaged.run("stored", code=111)] == ["example.net"]
+    assert why in damaged.err.err
+    assert damaged.run("stored", "example.com", code=111) == [] and why in damaged.err.err
+    assert len(damaged.run("stored", "example.net")) == 3
+    assert damaged.run("show", damaged.id("one"))[1] == "state: stored", "nothing of another domain is needed"
+    assert damaged.run("show", damaged.id("two"), code=111) == [] and why in damaged.err.err
+    assert any("example.net" in line for line in damaged.run("shape", "stored", code=111))
+    assert why in damaged.err.err
+
+
+def test_what_can_be_read_is_changed_though_another_domain_cannot_be_read(damaged: Site) -> None:
+    assert "1 stored message" in damaged.run("hold", damaged.id("one"))[-1]
+    assert "2 stored messages" in damaged.run("hold", "--state", "stored", "--reason", "x", code=111)[-1]
+    assert "example.com/1.cluster: is a directory" in damaged.err.err
+    assert "1 stored message" in damaged.run("delete", "--state", "stored", "--sender", "joe@example.org", code=111)[-1]
+    assert [order.ids for order in damaged.orders(NET)] == [{damaged.id("one")}]
+    assert "2 stored messages" in damaged.run("release", "--domain", "example.net")[-1]

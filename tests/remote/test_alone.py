@@ -126,4 +126,4 @@ def test_help_and_wrong_options(home: RemoteHome) -> None:
     assert (shown.returncode, shown.stdout[:19]) == (0, b"usage: queue-remote")
     wrong = run_program("queue-remote", "--frobnicate")
     assert wrong.returncode == 100
-    assert wrong.stderr == b"queue-remote: usage: unknown option --frobnicate; try --help\n"
+    assert wrong.stderr == b"queue-remote: fatal: --frobnicate is not an option; try --help\n"

@@ -7,7 +7,7 @@ from queue_smtp.auth import Credentials
 from queue_smtp.client import ClientState, Event, Session, SmtpClient, SmtpEnvelope, Tls, TransactionAccepted
 from queue_smtp.dotstuff import normalize, stuff
 from queue_smtp.path import pack_forward_path, pack_reverse_path
-from queue_smtp.server import ServerState
+from queue_smtp.server_session import ServerState
 from support.servers.session import PASSWORD, SETTINGS, ScriptedSession, Taken
 
 LOOSE = SETTINGS._replace(recipients=1000, message=SETTINGS.message._replace(size=0))

@@ -151,6 +151,19 @@ def test_a_program_that_takes_too_long_is_trouble_that_may_pass(home: Home, tmp_
     assert answer.letter == LATER and why == b"failed: it took too long and was killed"
 
 
+def test_a_program_that_has_left_its_process_group_is_killed_too(home: Home, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    leave = "import os; os.setpgid(0, os.getpgid(os.getppid())); os.execv('/bin/sleep', ['sleep', '1000'])"
+    script = f'exec 3>"$OUT/pipe"; exec {sys.executable} -c "{leave}"'
+    [(answer, why)] = run(home, tmp_path, script, seconds=0.5)
+    assert answer.letter == LATER and why == b"failed: it took too long and was killed"
+    os.set_blocking(reader, True)
+    assert not os.read(reader, 100), "nobody could write any more"
+    os.close(reader)
+
+
 def test_a_program_that_is_given_up_is_killed_with_what_it_has_started(home: Home, tmp_path: Path) -> None:
     # The pipe has an end when nobody holds it any more.
     pipe = tmp_path / "pipe"

@@ -211,12 +211,21 @@ def test_control_files_that_cannot_be_used_turn_the_client_away_for_now(smtpd_ho
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["mta"], "no role"), (["mx", "open"], "no option"), (["mx"], "descriptor 0 is no connection")],
+    [
+        (["mta"], "'mta' is not a role; it is one of mx, submission, submissions, qmtp, odmr, odmrs; usage: "),
+        (
+            ["mx", "open"],
+            "'open' is not an option of a role; it is one of bare, proxy, noauth, priority=CLASS; usage: ",
+        ),
+        (["odmr", "noauth"], "odmr takes no mail, and needs AUTH: it has no option but proxy; usage: "),
+        (["--x"], "--x is not an option; usage: "),
+        (["mx"], "descriptor 0 is no connection, and a daemon listens where control/smtpd says; usage: "),
+    ],
 )
 def test_wrong_usage_is_100(smtpd_home: Home, words: list[str], said: str) -> None:
     command = [sys.executable, str(BIN / "queue-smtpd"), "--home", smtpd_home.path, *words]
     ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 100 and said in ran.stderr
+    assert ran.returncode == 100 and ran.stderr.startswith(f"queue-smtpd: fatal: {said}")
 
 
 def test_a_connection_whose_client_has_reset_it_is_none_to_serve_and_no_daemon_begins(smtpd_home: Home) -> None:

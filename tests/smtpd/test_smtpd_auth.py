@@ -1,6 +1,8 @@
 """AUTH of queue-smtpd as processes: mechanisms, refusals, files and programs that know the passwords."""
 
 import base64
+import errno
+import os
 import re
 import smtplib
 import socket
@@ -205,8 +207,29 @@ def test_a_file_that_cannot_be_used_is_454_and_an_alert_that_shows_nothing_of_it
         _, log = session.wait()
     text = "\n".join(log)
     assert "everybody can use it (mode 0644); chmod o= takes that away; nobody can authenticate now" in text
-    assert "smtpdusers line 1: neither SCRAM-SHA-256$..., CRAM-MD5$... nor a hash of crypt(5)" in text
+    wrong = "neither SCRAM-SHA-256$..., CRAM-MD5$... nor a hash of crypt(5)"
+    assert f"smtpdusers line 1: {wrong}; queuectl passwd writes such lines; " in text
     assert "hunter2" not in text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (errno.EACCES, "permission denied; chgrp queued and chmod 640 allow it"),
+        (errno.ELOOP, "too many levels of symbolic links; it is a link, and must be the file itself"),
+        (errno.EIO, "input/output error"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int, told: str
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(wrong, os.strerror(wrong))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(Temporary) as raised:
+        PasswordFile(Home(str(tmp_path))).refresh()
+    assert str(raised.value) == f"unable to read {tmp_path}/control/smtpdusers: {told}"
 
 
 @pytest.mark.parametrize("kind", ["-6", "-5"])

@@ -47,6 +47,18 @@ def test_h_alone_is_an_option_of_queue_inject_and_no_help() -> None:
     assert shown.returncode != 0 and shown.stdout == b""
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_option_that_is_none_is_named_in_one_line_that_says_where_help_is(name: str) -> None:
+    # qmail-queue's and sendmail's callers know their own codes.
+    code = {"queue-enqueue": 55, "sendmail": 64}.get(name, 100)
+    wrong = ask(name, "--nosuch")
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count(b"\n")) == (code, b"", 1)
+    how = "alert: cannot start" if name in ("queue-send", "queue-start") else "fatal"
+    assert wrong.stderr.decode().startswith(f"{name}: {how}: ")
+    assert "--nosuch" in wrong.stderr.decode().partition("usage: ")[0]
+    assert f"usage: {name} " in wrong.stderr.decode() or "--help" in wrong.stderr.decode()
+
+
 @pytest.mark.parametrize("name", ["queue-inject", "queue-todo", "queue-remote"])
 def test_help_that_cannot_be_written_is_temporary_trouble_in_one_line(name: str) -> None:
     reader, writer = os.pipe()

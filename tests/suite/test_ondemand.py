@@ -4,15 +4,17 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
-from queue_wire.admin.ondemand_socket import EMPTY, ETRN, LATER, ORDERS, STARTED, UNKNOWN
+from queue_wire.admin.ondemand_socket import EMPTY, ETRN, LATER, NO_LINE, ORDERS, STARTED, UNKNOWN, RunAnswer
 from queue_wire.files.stored_order import DELETE_STORED, StoredOrder, pack_order
 from support.faults.trouble import disk_free, disk_full, refusing
 from support.local.good_mail import GoodMail
 from support.processes.ondemand_client import ask
-from support.processes.suite import Suite, enqueue, wait_until
+from support.processes.suite import Suite, enqueue, program, wait_until
 from support.queues.letters import letter_text, token_of
+from support.queues.queued import store_on_demand
 from support.servers.smtp.sink import Sink
 from support.tools import need, need_tracing
 
@@ -60,13 +62,64 @@ def test_what_is_stored_is_delivered_by_the_next_suite_after_a_kill(customer: Go
         suite.wait_for(STORED)
         wait_until(customer.site.is_empty, why="the end of the message")
         suite.kill()
-    os.unlink(f"{customer.home.control}/ondemand")
     with Sink(port) as sink:
         with Suite(customer.home) as suite:
             assert ask(customer.home, b"customer.example").word == STARTED
             suite.wait_for(DONE)
         assert tokens(sink) == ["before"]
     assert not stored(customer)
+
+
+def test_a_run_keeps_to_the_rate_of_its_domain_and_goes_on_by_itself(customer: GoodMail, port: int) -> None:
+    customer.control("destinationrate", "customer.example:2/1\n")
+    store_on_demand(customer.home, b"customer.example", [[b"u%d@customer.example" % number] for number in range(3)])
+    with Sink(port) as sink, Suite(customer.home) as suite:
+        asked = time.monotonic()
+        assert ask(customer.home, b"customer.example").word == STARTED
+        suite.wait_for(r"^ondemand customer\.example ended: delivered 3 failed 0 deferred 0")
+        assert time.monotonic() - asked >= 1.0
+        assert [taken.recipients for taken in sink.taken] == [[b"u%d@customer.example" % number] for number in range(3)]
+
+
+def test_all_mail_for_a_domain_with_a_relay_goes_there(customer: GoodMail, port: int) -> None:
+    # Of smtproutes the line of the domain is not used, nor is the one for all domains.
+    customer.control("ondemand", f"customer.example:etrn probe 1s relay [127.0.0.1]:{port}\n")
+    other = f"127.0.0.1:{customer.sink.port}"
+    customer.control("smtproutes", f"customer.example:{other}\n:{other}\n")
+    with Suite(customer.home) as suite:
+        send(customer, "stored")
+        suite.wait_for(STORED)
+        with Sink(port) as sink:
+            suite.wait_for(r"^ondemand customer\.example started: probe")
+            suite.wait_for(r"^ondemand customer\.example ended: delivered 1 failed 0 deferred 0")
+            send(customer, "at once")
+            suite.wait_for(r"^delivery 2: success: 127\.0\.0\.1_accepted_message")
+            assert tokens(sink) == ["stored", "at once"]
+        assert not customer.sink.taken
+
+
+def test_mail_of_a_domain_whose_line_is_removed_stays_stored_and_is_requeued(
+    customer: GoodMail, port: int
+) -> None:
+    with Suite(customer.home) as suite:
+        send(customer, "stays")
+        suite.wait_for(STORED)
+        customer.control("ondemand", "other.example:etrn\n")
+        suite.signal(signal.SIGHUP)
+        suite.wait_for(r"^queue-ondemand: alert: control/ondemand has no line for customer\.example; ")
+        assert ask(customer.home, b"customer.example", ETRN, b"192.0.2.1") == RunAnswer(UNKNOWN, NO_LINE)
+        command = [*program("queuectl"), "--home", customer.home.path]
+        why = "customer.example has no line in control/ondemand any more"
+        flushed = subprocess.run([*command, "flush", "--domain", "customer.example"], capture_output=True, text=True)
+        assert flushed.returncode == 1 and flushed.stderr.startswith(why)
+        listed = subprocess.run([*command, "stored", "customer.example"], capture_output=True, text=True, check=True)
+        shown = subprocess.run([*command, "show", listed.stdout.split()[0]], capture_output=True, text=True, check=True)
+        assert f"; {why}; queuectl requeue sends it by normal routing" in shown.stdout
+
+        with Sink(port) as sink:
+            subprocess.run([*command, "requeue", "--domain", "customer.example"], check=True)
+            suite.wait_for(r"^delivery 2: success: 127\.0\.0\.1_accepted_message")
+            assert tokens(sink) == ["stays"]
 
 
 def test_what_fails_for_good_is_returned_and_what_is_deferred_stays(customer: GoodMail, port: int) -> None:

@@ -74,12 +74,19 @@ def test_each_set_delivers_its_own_mail_and_queue_intake_lives_on_without_one(
         assert shown.returncode == 0 and shown.stdout.startswith("queue a:\n")
         assert sets["a"].stop() == 0
         assert intake.poll() is None
-        # What comes for the other one waits on its disk.
-        assert hand_in(home, 4) == ["a", "a", "b", "b"]
-        wait_until(lambda: delivered(home) == 6, why="the mail of the queue that runs")
+        # All mail goes to the queue that runs.
+        assert hand_in(home, 4) == ["b"] * 4
+        wait_until(lambda: delivered(home) == 8, why="the mail of the queue that runs")
         sets["b"].wait_for(r"^status: local 0/10 remote 0/250$")
+        # Killed, it leaves nothing behind that says that it runs.
+        sets["b"].kill()
+        # If none runs, all take mail, which waits on their disks.
+        taken: list[str] = []
+        while "a" not in taken:
+            taken += hand_in(home, 2)
         stack.enter_context(Suite(home, options=("--queue", "a")))
-        wait_until(lambda: delivered(home) == 8, why="the mail that has waited")
+        wait_until(lambda: delivered(home) == 8 + taken.count("a"), why="the mail that has waited in one queue")
+        assert hand_in(home, 4) == ["a"] * 4
 
 
 def test_a_set_is_started_by_the_name_of_its_queue_and_once(home: Home) -> None:

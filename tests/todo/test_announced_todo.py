@@ -1,6 +1,7 @@
 """queue-todo and announced messages: it writes nothing for them until queue-send asks, and looks at no number twice."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,6 @@ from queue_wire.pipes.notice import (
     Classified,
     ClassifyAnswer,
     ClassifyRequest,
-    Reread,
     pack_gone,
     pack_request,
     unpack_notice,
@@ -36,57 +36,48 @@ OF_TWO = b"u1\0p2\0Fa@example.org\0Tb@example.net\0Tc@example.net\0"
 LAYOUT_KINDS = ("info", "local", "remote")
 
 
-def tell(todo: TodoDaemon, mode: bytes) -> None:
-    """Say what is done with new messages, and wait until queue-todo has read it."""
-    todo.write(mode + PASSED)
-    found = unpack_notice(todo.record())
-    if isinstance(found, Reread):
-        found = unpack_notice(todo.record())
-    assert found is Ask.PASSED
+@pytest.fixture(name="home")
+def fixture_home(tmp_path: Path) -> Home:
+    return todo_home(tmp_path / "home")
 
 
-def announced(todo: TodoDaemon) -> Arrived:
-    """Return the next notice, which announces a message."""
-    todo.notice()
-    assert todo.arrived is not None and todo.arrived.announced
-    return todo.arrived
+@pytest.fixture(name="todo")
+def fixture_todo(home: Home) -> Iterator[TodoDaemon]:
+    """A queue-todo that announces new messages."""
+    with TodoDaemon(home) as todo:
+        todo.tell(ANNOUNCE)
+        yield todo
 
 
 def files(todo: TodoDaemon, message: int) -> list[bytes]:
     return [Path(todo.layout.hashed(kind, message)).read_bytes() for kind in LAYOUT_KINDS]
 
 
-def test_an_announced_message_stays_in_todo_with_no_other_file(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home")
-    with TodoDaemon(home) as todo:
-        tell(todo, ANNOUNCE)
-        message = queue_message(home, BOTH)
-        notice = announced(todo)
-        data = Path(todo.layout.todo(message)).read_bytes()
-        birth = os.stat(todo.layout.mess(message)).st_mtime_ns // 1000
-        assert identify(message, birth, data) == (message, notice.birth, notice.todo_size, notice.check)
-        assert notice.recipients == [(b"L", b"joe@me.example.org"), (b"R", BOTH[1]), (b"R", BOTH[2])]
-        assert todo.lines == []  # queue-send logs it.
-        assert data.startswith(b"u%d\0p%d\0" % (notice.uid, notice.pid))
-        assert not any(os.path.lexists(todo.layout.hashed(kind, message)) for kind in LAYOUT_KINDS)
+def test_an_announced_message_stays_in_todo_with_no_other_file(home: Home, todo: TodoDaemon) -> None:
+    message = queue_message(home, BOTH)
+    notice = todo.announced()
+    data = Path(todo.layout.todo(message)).read_bytes()
+    birth = os.stat(todo.layout.mess(message)).st_mtime_ns // 1000
+    assert identify(message, birth, data) == (message, notice.birth, notice.todo_size, notice.check)
+    assert notice.recipients == [(b"L", b"joe@me.example.org"), (b"R", BOTH[1]), (b"R", BOTH[2])]
+    assert todo.lines == []  # queue-send logs it.
+    assert data.startswith(b"u%d\0p%d\0" % (notice.uid, notice.pid))
+    assert not any(os.path.lexists(todo.layout.hashed(kind, message)) for kind in LAYOUT_KINDS)
 
 
-def test_it_is_classified_on_request_with_the_recipients_that_are_done(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home")
-    with TodoDaemon(home) as todo:
-        tell(todo, ANNOUNCE)
-        message = queue_message(home, BOTH)
-        announced(todo)
-        # The rules of the announcement count: queue-send knows the places of the recipients.
-        Path(home.control, "locals").write_bytes(b"example.net\n")
-        todo.reread()
-        assert todo.line() == "config locals 1 line, changed"
-        todo.write(pack_request(ClassifyRequest(message, 0b101)))
-        assert todo._sent() == ClassifyAnswer(message, True)
-        local, remote = b"Djoe@me.example.org\0", b"Tb@example.net\0Dc@example.net\0"
-        assert files(todo, message) == [b"Fa@example.org\0", local, remote]
-        assert Presence(todo.layout, message).state() == 5
-        assert todo.exit() == 0
+def test_it_is_classified_on_request_with_the_recipients_that_are_done(home: Home, todo: TodoDaemon) -> None:
+    message = queue_message(home, BOTH)
+    todo.announced()
+    # The rules of the announcement count: queue-send knows the places of the recipients.
+    Path(home.control, "locals").write_bytes(b"example.net\n")
+    todo.reread()
+    assert todo.line() == "config locals 1 line, changed"
+    todo.write(pack_request(ClassifyRequest(message, 0b101)))
+    assert todo._sent() == ClassifyAnswer(message, True)
+    local, remote = b"Djoe@me.example.org\0", b"Tb@example.net\0Dc@example.net\0"
+    assert files(todo, message) == [b"Fa@example.org\0", local, remote]
+    assert Presence(todo.layout, message).state() == 5
+    assert todo.exit() == 0
 
 
 def replace_envelope(todo: TodoDaemon, message: int) -> None:
@@ -96,65 +87,56 @@ def replace_envelope(todo: TodoDaemon, message: int) -> None:
     put_todo(todo.layout, message, b"u1\0p2\0Fa@example.org\0Tz@example.net\0")
 
 
-def test_a_number_that_is_named_again_is_looked_at_only_when_its_message_is_gone(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home")
+def test_a_number_that_is_named_again_is_looked_at_only_when_its_message_is_gone(home: Home, todo: TodoDaemon) -> None:
+    message = queue_message(home, BOTH)
+    todo.announced()
+    # Another envelope of this number, as after a removal that queue-send has not heard of.
+    replace_envelope(todo, message)
+    other = queue_message(home, BOTH)
+    assert todo.announced().message == other
+    todo.write(pack_gone(message))
+    found = todo.announced()
+    assert (found.message, found.recipients) == (message, [(b"R", b"z@example.net")])
+
+
+def test_a_message_that_was_replaced_is_not_classified_for_another_one(home: Home, todo: TodoDaemon) -> None:
+    message = queue_message(home, BOTH)
+    todo.announced()
+    replace_envelope(todo, message)
+    todo.write(pack_request(ClassifyRequest(message, 0b1)))
+    assert todo._sent() == ClassifyAnswer(message, False)
+    # It is a new message.
+    assert todo.announced().recipients == [(b"R", b"z@example.net")]
+
+
+def test_what_is_left_in_todo_is_taken_when_that_is_over(home: Home) -> None:
     with TodoDaemon(home) as todo:
-        tell(todo, ANNOUNCE)
+        todo.tell(LEAVE)
         message = queue_message(home, BOTH)
-        announced(todo)
-        # Another envelope of this number, as after a removal that queue-send has not heard of.
-        replace_envelope(todo, message)
-        other = queue_message(home, BOTH)
-        assert announced(todo).message == other
-        todo.write(pack_gone(message))
-        found = announced(todo)
-        assert (found.message, found.recipients) == (message, [(b"R", b"z@example.net")])
-
-
-def test_a_message_that_was_replaced_is_not_classified_for_another_one(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home")
-    with TodoDaemon(home) as todo:
-        tell(todo, ANNOUNCE)
-        message = queue_message(home, BOTH)
-        announced(todo)
-        replace_envelope(todo, message)
-        todo.write(pack_request(ClassifyRequest(message, 0b1)))
-        assert todo._sent() == ClassifyAnswer(message, False)
-        # It is a new message.
-        assert announced(todo).recipients == [(b"R", b"z@example.net")]
-
-
-def test_what_is_left_in_todo_is_taken_when_that_is_over(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home")
-    with TodoDaemon(home) as todo:
-        tell(todo, LEAVE)
-        message = queue_message(home, BOTH)
-        tell(todo, LEAVE)
+        todo.tell(LEAVE)
         assert Presence(todo.layout, message).state() == 4
         todo.write(CLASSIFY)
         assert todo.notice().message == message
         assert Presence(todo.layout, message).state() == 5
 
 
-def test_those_of_lower_classes_are_left_while_only_the_first_class_is_wanted(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home")
+def test_those_of_lower_classes_are_left_while_only_the_first_class_is_wanted(home: Home) -> None:
     layout = open_layout(home.queue)
     make_class_tree(layout, "bulk")
     with TodoDaemon(home) as todo:
-        tell(todo, FIRST)
+        todo.tell(FIRST)
         message = put_mess(layout)
         Path(layout.todo_in("bulk", message)).write_bytes(OF_TWO)
         normal = queue_message(home, BOTH)
-        assert announced(todo).message == normal
-        tell(todo, FIRST)
+        assert todo.announced().message == normal
+        todo.tell(FIRST)
         todo.write(ANNOUNCE)
-        found = announced(todo)
+        found = todo.announced()
         assert (found.message, found.priority) == (message, "bulk")
 
 
 @pytest.mark.parametrize("kind", ["info", "local"])
-def test_with_a_file_of_an_interrupted_classification_it_is_classified(tmp_path: Path, kind: str) -> None:
-    home = todo_home(tmp_path / "home")
+def test_with_a_file_of_an_interrupted_classification_it_is_classified(home: Home, kind: str) -> None:
     with TodoDaemon(home) as todo:
         pass  # Makes the layout.
     message = queue_message(home, BOTH)
@@ -166,22 +148,18 @@ def test_with_a_file_of_an_interrupted_classification_it_is_classified(tmp_path:
         assert Presence(todo.layout, message).state() == 5
 
 
-def test_with_a_mark_in_corrupt_it_is_classified(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home")
-    with TodoDaemon(home) as todo:
-        tell(todo, ANNOUNCE)
-        message = put_mess(todo.layout)
-        Path(todo.layout.hashed("corrupt", message)).write_bytes(b"why\n")
-        put_todo(todo.layout, message, b"u1\0p2\0Fa@example.org\0Tz@example.net\0")
-        assert todo.notice().message == message
-        assert Presence(todo.layout, message).state() == 5
+def test_with_a_mark_in_corrupt_it_is_classified(todo: TodoDaemon) -> None:
+    message = put_mess(todo.layout)
+    Path(todo.layout.hashed("corrupt", message)).write_bytes(b"why\n")
+    put_todo(todo.layout, message, b"u1\0p2\0Fa@example.org\0Tz@example.net\0")
+    assert todo.notice().message == message
+    assert Presence(todo.layout, message).state() == 5
 
 
 @pytest.mark.parametrize("mode", [ANNOUNCE, CLASSIFY])
-def test_with_a_birth_before_1970_it_has_a_short_notice_which_can_be_read(tmp_path: Path, mode: bytes) -> None:
-    home = todo_home(tmp_path / "home")
+def test_with_a_birth_before_1970_it_has_a_short_notice_which_can_be_read(home: Home, mode: bytes) -> None:
     with TodoDaemon(home) as todo:
-        tell(todo, mode)
+        todo.tell(mode)
         layout = open_layout(home.queue)
         message = put_mess(layout)
         os.utime(layout.mess(message), (-5, -5))
@@ -190,17 +168,15 @@ def test_with_a_birth_before_1970_it_has_a_short_notice_which_can_be_read(tmp_pa
 
 
 @pytest.mark.parametrize("recipients", [[], [b"r%d@example.net" % number for number in range(101)]])
-def test_with_no_or_very_many_recipients_it_is_classified(tmp_path: Path, recipients: list[bytes]) -> None:
-    home = todo_home(tmp_path / "home")
-    with TodoDaemon(home) as todo:
-        tell(todo, ANNOUNCE)
-        message = queue_message(home, recipients)
-        assert todo.notice().message == message
-        assert Presence(todo.layout, message).state() == 5
+def test_with_no_or_very_many_recipients_it_is_classified(
+    home: Home, todo: TodoDaemon, recipients: list[bytes]
+) -> None:
+    message = queue_message(home, recipients)
+    assert todo.notice().message == message
+    assert Presence(todo.layout, message).state() == 5
 
 
-def test_what_an_earlier_run_has_marked_is_done_in_the_files_of_a_message_that_it_classifies(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home")
+def test_what_an_earlier_run_has_marked_is_done_in_the_files_of_a_message_that_it_classifies(home: Home) -> None:
     message = marked_by_a_killed_run(home, 0b01)
     with TodoDaemon(home) as todo:
         put_todo(todo.layout, message, OF_TWO)
@@ -210,13 +186,10 @@ def test_what_an_earlier_run_has_marked_is_done_in_the_files_of_a_message_that_i
 
 
 @pytest.mark.parametrize("mode", [ANNOUNCE, CLASSIFY])
-def test_a_message_whose_recipients_an_earlier_run_has_all_marked_is_not_logged_again(
-    tmp_path: Path, mode: bytes
-) -> None:
-    home = todo_home(tmp_path / "home")
+def test_a_message_whose_recipients_an_earlier_run_has_all_marked_is_not_logged_again(home: Home, mode: bytes) -> None:
     message = marked_by_a_killed_run(home, 0b11)
     with TodoDaemon(home) as todo:
-        tell(todo, mode)
+        todo.tell(mode)
         put_todo(todo.layout, message, OF_TWO)
         assert todo.notice() == Classified(message, local=False, remote=True)
         assert todo.lines == [] and todo.arrived is None
@@ -224,13 +197,12 @@ def test_a_message_whose_recipients_an_earlier_run_has_all_marked_is_not_logged_
         assert Presence(todo.layout, message).state() == 5
 
 
-def test_it_is_announced_if_the_log_was_blocked_when_its_marks_were_written(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home")
+def test_it_is_announced_if_the_log_was_blocked_when_its_marks_were_written(home: Home) -> None:
     message = marked_by_a_killed_run(home, 0b11, logged=False)
     with TodoDaemon(home) as todo:
-        tell(todo, ANNOUNCE)
+        todo.tell(ANNOUNCE)
         put_todo(todo.layout, message, OF_TWO)
-        assert announced(todo).message == message
+        assert todo.announced().message == message
 
 
 def marked_by_a_killed_run(home: Home, done: int, logged: bool = True) -> int:
@@ -251,35 +223,33 @@ def files_of_remote(todo: TodoDaemon, message: int) -> bytes:
 
 
 @pytest.mark.parametrize("limit", ["ANNOUNCED_MOST = 2", "BYTES_MOST = 100"])
-def test_above_a_number_or_size_of_announced_messages_it_classifies(tmp_path: Path, limit: str) -> None:
-    home = todo_home(tmp_path / "home")
+def test_above_a_number_or_size_of_announced_messages_it_classifies(home: Home, tmp_path: Path, limit: str) -> None:
     lines = "import sys", "from queue_todo import announcements, main", f"announcements.{limit}"
     Path(tmp_path, "queue-todo").write_text("\n".join([*lines, "sys.exit(main.main(sys.argv))"]))
     with TodoDaemon(home, programs=tmp_path) as todo:
-        tell(todo, ANNOUNCE)
+        todo.tell(ANNOUNCE)
         first, second = queue_message(home, BOTH), queue_message(home, BOTH)
-        assert {announced(todo).message, announced(todo).message} == {first, second}
+        assert {todo.announced().message, todo.announced().message} == {first, second}
         third = queue_message(home, BOTH)
         assert todo.notice().message == third and Presence(todo.layout, third).state() == 5
         todo.write(pack_gone(first))
-        tell(todo, ANNOUNCE)
+        todo.tell(ANNOUNCE)
         queue_message(home, BOTH)
-        announced(todo)
+        todo.announced()
 
 
-def test_many_requests_do_not_delay_a_new_message(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home")
+def test_many_requests_do_not_delay_a_new_message(home: Home, tmp_path: Path) -> None:
     # It takes names at once.
     lines = "import sys", "from queue_todo import main, pipeline", "pipeline.GROUP = 1", "main.GATHER = 0.0"
     Path(tmp_path, "queue-todo").write_text("\n".join([*lines, "sys.exit(main.main(sys.argv))"]))
     with TodoDaemon(home, programs=tmp_path) as todo:
-        tell(todo, ANNOUNCE)
+        todo.tell(ANNOUNCE)
         for _ in range(8):
             queue_message(home, BOTH)
-        asked = [announced(todo).message for _ in range(8)]
-        tell(todo, LEAVE)
+        asked = [todo.announced().message for _ in range(8)]
+        todo.tell(LEAVE)
         new = queue_message(home, BOTH)
-        tell(todo, LEAVE)  # inotify has named it.
+        todo.tell(LEAVE)  # inotify has named it.
         todo.write(ANNOUNCE + b"".join(pack_request(ClassifyRequest(message, 0)) for message in asked))
         answers = 0
         while isinstance(sent := todo._sent(), ClassifyAnswer):
@@ -288,36 +258,30 @@ def test_many_requests_do_not_delay_a_new_message(tmp_path: Path) -> None:
         assert answers <= 2
 
 
-def test_after_x_it_ends_when_nothing_is_announced_any_more(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home")
-    with TodoDaemon(home) as todo:
-        tell(todo, ANNOUNCE)
-        first, second = queue_message(home, BOTH), queue_message(home, BOTH)
-        assert {announced(todo).message, announced(todo).message} == {first, second}
-        todo.write(EXIT + pack_gone(first) + PASSED)
-        assert unpack_notice(todo.record()) is Ask.PASSED
-        assert todo.process.poll() is None
-        todo.write(pack_request(ClassifyRequest(second, 0)))
-        assert todo._sent() == ClassifyAnswer(second, True)
-        assert todo.process.wait(30) == 0
+def test_after_x_it_ends_when_nothing_is_announced_any_more(home: Home, todo: TodoDaemon) -> None:
+    first, second = queue_message(home, BOTH), queue_message(home, BOTH)
+    assert {todo.announced().message, todo.announced().message} == {first, second}
+    todo.write(EXIT + pack_gone(first) + PASSED)
+    assert unpack_notice(todo.record()) is Ask.PASSED
+    assert todo.process.poll() is None
+    todo.write(pack_request(ClassifyRequest(second, 0)))
+    assert todo._sent() == ClassifyAnswer(second, True)
+    assert todo.process.wait(30) == 0
 
 
-def test_after_x_what_the_disk_has_refused_is_tried_again_at_once_and_each_second(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home")
-    with TodoDaemon(home) as todo:
-        tell(todo, ANNOUNCE)
-        message = queue_message(home, BOTH)
-        announced(todo)
-        in_the_way = Path(todo.layout.hashed("info", message))
-        in_the_way.mkdir()
-        todo.write(pack_request(ClassifyRequest(message, 0b101)))
-        assert todo.line().startswith(f"warning: queue-todo: unable to classify msg {message}: ")
-        todo.write(EXIT)
-        assert todo.line().startswith(f"warning: queue-todo: unable to classify msg {message}: ")
-        in_the_way.rmdir()
-        # It may have been tried once more before that.
-        while isinstance(sent := todo._sent(), bytes):
-            continue
-        assert sent == ClassifyAnswer(message, True)
-        assert files(todo, message)[2] == b"Tb@example.net\0Dc@example.net\0"
-        assert todo.process.wait(30) == 0
+def test_after_x_what_the_disk_has_refused_is_tried_again_at_once_and_each_second(home: Home, todo: TodoDaemon) -> None:
+    message = queue_message(home, BOTH)
+    todo.announced()
+    in_the_way = Path(todo.layout.hashed("info", message))
+    in_the_way.mkdir()
+    todo.write(pack_request(ClassifyRequest(message, 0b101)))
+    assert todo.line().startswith(f"warning: queue-todo: unable to classify msg {message}: ")
+    todo.write(EXIT)
+    assert todo.line().startswith(f"warning: queue-todo: unable to classify msg {message}: ")
+    in_the_way.rmdir()
+    # It may have been tried once more before that.
+    while isinstance(sent := todo._sent(), bytes):
+        continue
+    assert sent == ClassifyAnswer(message, True)
+    assert files(todo, message)[2] == b"Tb@example.net\0Dc@example.net\0"
+    assert todo.process.wait(30) == 0

@@ -363,7 +363,7 @@ def test_workers_that_say_something_impossible_end_all(parent: Parent) -> None:
 
 def test_after_the_exit_it_waits_for_the_end_of_all_of_them(parent: Parent) -> None:
     parent.turn()
-    parent.workers.begin_exit()
+    parent.workers.begin_exit(parent.now)
     parent.turn(None)
     for worker in range(3):
         assert EXIT in parent.got(worker)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.queue.class_trees import make_class_tree
 from queue_base.queue.layout import Layout, Presence, open_layout
 from queue_todo.classify import TodoGroup, confirm
 from queue_todo.pending import RETRY_AFTER, Pending
@@ -170,11 +171,18 @@ def test_what_the_disk_refused_is_tried_again_after_half_a_minute(tmp_path: Path
     assert Presence(layout, messages[1]).state() == 5
 
 
-def test_no_message_is_missed_when_inotify_loses_events(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("workers", "priority"),
+    [(1, ""), (3, "bulk"), *[pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((1, "bulk"), (3, ""))]],
+)
+def test_no_message_is_missed_when_inotify_loses_events(tmp_path: Path, workers: int, priority: str) -> None:
     home = todo_home(tmp_path / "home")
-    directory = Path(home.queue, "todo", "0")
+    layout = open_layout(home.queue)
+    make_class_tree(layout, "bulk")
+    layout.learn_classes()
+    directory = Path(layout.todo_in(priority, 0)).parent
     events = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
-    with TodoDaemon(home) as todo:
+    with TodoDaemon(home, workers=workers) as todo:
         assert queue_message(home, REMOTE) == todo.notice().message
         todo.process.send_signal(signal.SIGSTOP)
         stat = Path(f"/proc/{todo.process.pid}/stat")
@@ -184,7 +192,9 @@ def test_no_message_is_missed_when_inotify_loses_events(tmp_path: Path) -> None:
             handle = os.open(directory / name, os.O_CREAT | os.O_WRONLY)
             os.close(handle)
             os.unlink(directory / name)
-        lost = {queue_message(home, REMOTE) for _ in range(20)}
+        lost = {put_mess(layout) for _ in range(20)}
+        for message in lost:
+            Path(layout.todo_in(priority, message)).write_bytes(GOOD)
         todo.process.send_signal(signal.SIGCONT)
         assert set(todo.notices(20)) == lost
 

@@ -81,7 +81,7 @@ def test_names_that_come_soon_after_others_wake_nobody_until_all_are_taken_toget
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout, taken = open_layout(home.queue), list[int]()
-    monkeypatch.setattr(Pending, "add", lambda self, found, now: taken.extend(found))
+    monkeypatch.setattr(Pending, "add", lambda self, found, now, priority: taken.extend(found))
     reader, writer = os.pipe2(os.O_NONBLOCK)
     monkeypatch.setattr("queue_todo.main.NoticePipe", lambda descriptor: NoticePipe(writer))
     classifier = Classifier(home, layout)

@@ -22,7 +22,6 @@ from queue_wire.pipes.notice import (
     CLASSIFY,
     EXIT,
     LEAVE,
-    PASSED,
     REREAD,
     WRITTEN,
     Arrived,
@@ -124,7 +123,7 @@ def test_new_mail_is_found_and_goes_to_the_worker_of_its_bucket_while_another_on
 def test_mail_that_the_trigger_tells_of_is_found(home: Home) -> None:
     layout = open_layout(home.queue)
     with TodoDaemon(home, workers=2) as todo:
-        answered(todo)
+        todo.tell()
         # A tree that nobody watches yet.
         make_class_tree(layout, "bulk")
         layout.learn_classes()
@@ -139,21 +138,9 @@ def test_mail_that_the_trigger_tells_of_is_found(home: Home) -> None:
         assert (sent[-1].message, sent[-1].priority) == (message, "bulk")
 
 
-def answered(todo: TodoDaemon) -> list[object]:
-    """Return what comes before the answer to a P that is sent now."""
-    todo.write(PASSED)
-    found: list[object] = []
-    while Ask.PASSED not in found:
-        found.append(unpack_notice(todo.record()))
-        if found[-1] is Ask.WRITTEN:
-            todo.write(WRITTEN)
-    return [each for each in found[:-1] if not isinstance(each, Reread)]
-
-
 def test_announced_messages_are_classified_on_request_and_gone_ones_are_forgotten(home: Home) -> None:
     with TodoDaemon(home, workers=3) as todo:
-        todo.write(ANNOUNCE)
-        answered(todo)
+        todo.tell(ANNOUNCE)
         messages = queue_many(home, 30)
         assert set(todo.notices(30)) == set(messages)
         assert not todo.lines and all(Presence(todo.layout, message).state() == 4 for message in messages)
@@ -175,12 +162,10 @@ def test_announced_messages_are_classified_on_request_and_gone_ones_are_forgotte
 def test_after_the_exit_announced_messages_are_classified_and_others_stay(home: Home) -> None:
     with TodoDaemon(home, workers=3) as todo:
         workers = workers_of(todo, 3)
-        todo.write(ANNOUNCE)
-        answered(todo)
+        todo.tell(ANNOUNCE)
         messages = queue_many(home, 12)
         assert set(todo.notices(12)) == set(messages)
-        todo.write(LEAVE)
-        answered(todo)
+        todo.tell(LEAVE)
         left = queue_many(home, 3)
         todo.write(EXIT + CLASSIFY)
         todo.write(b"".join(pack_request(ClassifyRequest(message, 0)) for message in messages))
@@ -197,8 +182,7 @@ def test_bulk_mail_for_all_workers_comes_behind_the_first_class_of_one(home: Hom
     make_class_tree(layout, "bulk")
     layout.learn_classes()
     with TodoDaemon(home, workers=2) as todo:
-        todo.write(LEAVE)
-        answered(todo)
+        todo.tell(LEAVE)
         made = [put_mess(layout) for _ in range(1600)]
         # All of the first class is for one worker.
         normal = [message for message in made if share_of(message, SPLIT, 2) == 0]
@@ -208,7 +192,7 @@ def test_bulk_mail_for_all_workers_comes_behind_the_first_class_of_one(home: Hom
             Path(layout.todo_in("bulk", message)).write_bytes(ENVELOPE)
         for message in normal:
             put_todo(layout, message, ENVELOPE)
-        answered(todo)
+        todo.tell()
         todo.write(ANNOUNCE)
         order = [todo.notice().message for _ in made]
         assert sorted(order) == sorted(made)
@@ -259,7 +243,7 @@ def take_rest(todo: TodoDaemon) -> list[int]:
 def test_its_end_is_seen_when_the_last_worker_has_ended(home: Home) -> None:
     with TodoDaemon(home, workers=2) as todo:
         workers = workers_of(todo, 2)
-        answered(todo)
+        todo.tell()
         with stopped(workers[1]):
             todo.process.kill()
             todo.process.wait(30)
@@ -274,7 +258,7 @@ def test_its_end_is_seen_when_the_last_worker_has_ended(home: Home) -> None:
 def test_the_end_of_its_input_or_of_its_reader_ends_the_workers_too(home: Home, ends: str) -> None:
     with TodoDaemon(home, workers=2) as todo:
         workers = workers_of(todo, 2)
-        answered(todo)
+        todo.tell()
         getattr(todo, ends).close()
         assert todo.process.wait(30) == 0
         wait_until(lambda: all(map(has_ended, workers)), why="the end of both")
@@ -282,7 +266,7 @@ def test_the_end_of_its_input_or_of_its_reader_ends_the_workers_too(home: Home, 
 
 def test_other_rules_count_for_all_workers_from_the_answer_on(home: Home) -> None:
     with TodoDaemon(home, workers=3) as todo:
-        answered(todo)
+        todo.tell()
         Path(home.control, "locals").write_bytes(b"example.net\n")
         todo.write(REREAD)
         found = unpack_notice(todo.record())
@@ -297,7 +281,7 @@ def test_other_rules_count_for_all_workers_from_the_answer_on(home: Home) -> Non
 def test_a_corrupt_message_is_parked_once_and_a_refused_one_is_tried_again_at_once_when_asked(home: Home) -> None:
     layout = open_layout(home.queue)
     with TodoDaemon(home, workers=2) as todo:
-        answered(todo)
+        todo.tell()
         corrupt = put_mess(layout)
         put_todo(layout, corrupt, b"u1\0p2\0garbage")
         assert todo.line().startswith(f"corrupt msg {corrupt}")

@@ -140,6 +140,33 @@ def test_each_row_of_the_table_has_a_default_and_a_page_that_names_the_file() ->
         assert re.search(rf"\b{name}\b", (TOP / "docs" / page).read_text()), row
 
 
+def names_in(tree: ast.Module) -> set[str]:
+    """Return the functions and classes of a module, and the methods as `Class.method`."""
+    found = set()
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
+    return found
+
+
+def test_the_path_of_a_message_leads_through_functions_that_exist() -> None:
+    text = (TOP / "docs/contributing.md").read_text().partition("\n## The path of a message\n")[2].partition("\n## ")[0]
+    places = re.findall(r"\| `([\w/]+\.py)` \| `([\w.]+)` \|$", text, re.MULTILINE)
+    assert len(places) == text.count("\n| ") - 1 > 20
+    for module, name in places:
+        assert name in names_in(ast.parse((TOP / module).read_text())), (module, name)
+
+
+def test_each_module_that_a_page_names_exists() -> None:
+    files = [path for top in (*PACKAGES, TOP / "spark", TOP / "tests", TOP / "bench") for path in top.rglob("*.py")]
+    known = {str(path.relative_to(TOP)) for path in files} | {path.name for path in files} | {"setup.py"}
+    for page in PAGES:
+        for name in re.findall(r"`((?:[\w-]+/)*[\w-]+\.py)`", page.read_text()):
+            assert name in known, (page, name)
+
+
 def test_nothing_refers_to_a_design_outside_of_the_repository() -> None:
     places = [*PACKAGES, TOP / "spark", TOP / "tests", TOP / "bench", TOP / "bin", TOP / "docs"]
     files = [path for place in places for path in place.rglob("*") if path.suffix in ("", ".py", ".md", ".txt")]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_send.scheduler.limits import Limits, LimitTable
+from queue_base.limits import Limits, LimitTable
 from queue_wire.control.destinationlimits import (
     LimitLine,
     choose_nexthop,

@@ -2,8 +2,16 @@
 
 import pytest
 
-from queue_wire.control.ondemand import OnDemandLine, is_domain_name, unpack_on_demand_users, unpack_ondemand
+from queue_wire.control.lines import unpack_size
+from queue_wire.control.ondemand import (
+    OnDemandLine,
+    is_domain_name,
+    on_demand_routes,
+    unpack_on_demand_users,
+    unpack_ondemand,
+)
 from queue_wire.control.registry import BY_NAME, check
+from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.format_error import LineError
 
 
@@ -38,7 +46,11 @@ def test_a_domain_and_its_options() -> None:
         (b"example.net:etrn size 0", "would store nothing"),
         (b"example.net:etrn size many", "not a size"),
         (b"example.net:etrn expire 1d expire 2d", "a second expire"),
-        (b"example.net:etrn relay host:25", "smtproutes"),
+        (b"example.net:etrn relay", "no value behind relay"),
+        (b"example.net:etrn relay host:0", "not a host or host:port"),
+        (b"example.net:etrn relay 2001:db8::1", "not a host or host:port"),
+        (b"example.net:etrn relay a relay b", "a second relay"),
+        (b"example.net:atrn relay a", "atrn has no option relay"),
         (b"example.net:etrn color red", "no option"),
         (b"example.net:atrn probe 30m", "atrn has no option probe"),
         (b"example.net:atrn probe never", "atrn has no option probe"),
@@ -55,6 +67,26 @@ def test_a_domain_whose_host_asks_with_atrn_is_never_probed() -> None:
     found = unpack_ondemand(b"a.example:atrn\nb.example:ATRN size 1M expire 2d\n")
     assert found[b"a.example"] == OnDemandLine(probe=0, turns=True)
     assert found[b"b.example"] == OnDemandLine(2 * 86400, 0, 1 << 20, True)
+
+
+@pytest.mark.parametrize("relay", ["Mail.Example:2525", "[2001:DB8::1]:2525", "192.0.2.1", "one,two:26", "lmtp:/run/l"])
+def test_a_relay_is_written_as_in_smtproutes(relay: str) -> None:
+    found = unpack_ondemand(f"a.example:etrn probe 1h relay {relay} size 1G\nb.example:etrn\n".encode())
+    [(_, as_there)] = unpack_routes(f"a.example:{relay}".encode()).items()
+    assert found[b"a.example"] == OnDemandLine(probe=3600, size=1 << 30, relays=as_there)
+    assert on_demand_routes(found) == {b"a.example": as_there}
+
+
+@pytest.mark.parametrize(("text", "size"), [(b"4096", 4096), (b"256K\n", 262144), (b"1m", 1 << 20)])
+def test_the_size_of_clusters(text: bytes, size: int) -> None:
+    check(BY_NAME["clustersize"], text)
+    assert unpack_size(text, "clustersize") == size
+
+
+@pytest.mark.parametrize("text", [b"0", b"4095", b"1048577", b"1G", b"-1", b"many", b""])
+def test_a_size_of_clusters_that_cannot_be_used_is_refused(text: bytes) -> None:
+    with pytest.raises(LineError, match="line 1: not a size"):
+        check(BY_NAME["clustersize"], text)
 
 
 def test_the_domains_of_users_add_up() -> None:

@@ -1,6 +1,7 @@
 """queuectl config: shows, checks and changes the control files."""
 
 import json
+import os
 import sys
 
 import click
@@ -10,7 +11,7 @@ from queue_admin.printable import visible
 from queue_admin.settings.control_change import change_control
 from queue_admin.settings.control_faults import find_control_faults
 from queue_admin.settings.control_values import Setting, ask_running, plain, read_settings
-from queue_base.errors import Usage, complain
+from queue_base.errors import Temporary, Usage, complain
 from queue_base.home import Home
 from queue_wire.control.registry import BY_NAME, START, nearest_name
 
@@ -128,6 +129,8 @@ def check_name(name: str) -> None:
 
 def show_settings(home: Home, names: tuple[str, ...], only_changed: bool, form: str) -> None:
     """Print the settings, and on stderr why it is not known what is in force."""
+    if not os.path.isdir(home.control):
+        raise Temporary(f"unable to read {home.control}: it is not there; queuectl init makes a home")
     running, unknown = ask_running(home)
     settings = [each for each in read_settings(home, running, names) if each.differs or not only_changed]
     if form == "json":

@@ -22,8 +22,8 @@ from queue_admin.messages.offline import OfflineQueue
 from queue_admin.messages.selector_options import make_selectors, read_prepends, selector_options
 from queue_admin.messages.selectors import Selectors
 from queue_admin.messages.standing_change import add_standing, list_standing, remove_standing
-from queue_admin.messages.stored_change import StoredChange, StoredIds
-from queue_admin.messages.stored_mail import StoredMail, flush_domains, stored_domains
+from queue_admin.messages.stored_change import StoredChange, StoredIds, flush_domains
+from queue_admin.messages.stored_mail import StoredMail, stored_domains
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
 from queue_admin.question import ASKED_FROM, ask
@@ -210,8 +210,7 @@ def _run_in(
     now = time.time()
     mail = StoredMail(home)
     # Flush of a domain, or of all, reads nothing of what is stored.
-    by_domain = selectors == Selectors(domain=selectors.domain, prepends=selectors.prepends)
-    has_stored = bool(mail.domains) and (verb != "flush" or bool(ids) or not by_domain)
+    has_stored = bool(mail.domains) and (verb != "flush" or bool(ids) or not selectors.of_domain_alone)
     stored, stored_ids = StoredChange(home, mail, selectors, now), StoredIds(layout, mail)
     if names is not None and has_stored:
         names = stored_ids.pass_on(names)
@@ -227,16 +226,21 @@ def _run_in(
 
     if options["dry_run"]:
         chosen = choose(layout, selectors, names, now, None, False, verb == "release")
-        found = _list(home, verb, chosen, options["nul"], _is_on_whole(verb, runs(home)))
+        count, others = _list(home, chosen, options["nul"])
         take_stored()
-        found = _list_stored(home, verb, stored, options["nul"]) or found
-        _exit_unless(found or options["all_messages"])
+        _list_stored(home, stored, options["nul"])
+        hit = others if _is_on_whole(verb, runs(home)) else 0
+        print(_account(home, f"would have {VERBS[verb].done}", count, hit, stored), file=sys.stderr)
+        mail.check()
+        _exit_unless(bool(count or stored.count) or options["all_messages"])
         return
     terminal = sys.stderr.isatty()
+    change = _Change(home, verb, selectors, reason, bool(ids))
     if not terminal:
         chosen = choose(layout, selectors, names, now, None, verb == "flush", verb == "release")
         with closing(connect_or_lock(home, layout)) as queue:
-            found = _Change(home, verb, selectors, reason, bool(ids)).carry_out(queue, chosen, None)
+            change.carry_out(queue, chosen, None)
+        take_stored()
     else:
         gathered = _gather(layout, selectors, names, now, verb)
         take_stored()
@@ -248,71 +252,103 @@ def _run_in(
         ):
             if verb == "flush":
                 _probe(queue, sorted(gathered.domains))
-            found = _Change(home, verb, selectors, reason, bool(ids)).carry_out(queue, gathered.chosen(), progress)
-    if not terminal:
-        take_stored()
-    if stored.count:
-        found = _change_stored(home, verb, stored, reason) or found
-    if verb == "flush" and not has_stored:
-        found = _flush_stored(home, selectors, options["all_messages"]) or found
+            change.carry_out(queue, gathered.chosen(), progress)
+    if verb == "flush":
+        found = _flush(home, change, stored, has_stored, options["all_messages"])
+    else:
+        found = _change_stored(home, verb, change, stored, reason)
+    if change.trouble:
+        raise Temporary("unable to change some of the messages: see above; try again")
+    mail.check()
     # A standing hold is done, whether or not there is a message for it; and all of none are all.
     _exit_unless(found or bool(options.get("standing")) or options["all_messages"])
 
 
-def _change_stored(home: Home, verb: str, stored: StoredChange, reason: bytes) -> bool:
-    """Change what is stored for on-demand domains, and say what was done; return whether anything was."""
-    if verb == "flush":
-        return _flush_domains(home, stored.messages, f"{_stored_messages(stored.count)} of")
+def _change_stored(home: Home, verb: str, change: "_Change", stored: StoredChange, reason: bytes) -> bool:
+    """Change what is stored for on-demand domains, and say what was done to all messages; return whether any was."""
     done = True
-    if verb == "hold":
-        stored.hold(reason)
-    elif verb == "release":
-        for domain in stored.release():
-            name = domain.decode()
-            print(f"{name} is on hold as a whole; queuectl release --domain {name} releases it", file=sys.stderr)
-    else:
-        done = stored.order(verb.encode())
+    try:
+        if not stored.count:
+            pass
+        elif verb == "hold":
+            stored.hold(reason)
+        elif verb == "release":
+            _print_held(stored.release())
+        else:
+            done = stored.order(verb.encode())
+    except Temporary:
+        print(_account(home, VERBS[verb].done, change.touched))
+        raise
+    for message in stored.requeued:
+        new = "in the queue now" if message.new == "-" else f"{message.new} now"
+        print(_with_queue_ids(home, f"{message.old}: is {new}, from {message.domain.decode('ascii', 'replace')}"))
     when = "" if done else " when queue-ondemand comes to it"
-    print(f"{_in_queue(home)}{VERBS[verb].done} {_stored_messages(stored.count)}{when}")
-    return True
+    print(f"{_account(home, VERBS[verb].done, change.touched, stored=stored)}{when}")
+    return change.found or stored.count > 0
 
 
-def _list_stored(home: Home, verb: str, stored: StoredChange, nul: bool) -> bool:
+def _account(home: Home, done: str, count: int, others: int = 0, stored: StoredChange | None = None) -> str:
+    """Return the line that says what was done to how many messages of the queue, and how many stored ones.
+
+    `others`: recipients that were not chosen.
+    """
+    what = f"{_messages(count)}{_with_others(others)}"
+    if stored is not None and stored.count:
+        domains = sorted(stored.messages)
+        where = domains[0].decode() if len(domains) == 1 else f"{len(domains)} domains"
+        what = f"{what}, and " if count else ""
+        what += f"{_stored_messages(stored.count)} of {where}"
+    return f"{_in_queue(home)}{done} {what}"
+
+
+def _list_stored(home: Home, stored: StoredChange, nul: bool) -> None:
     """Print the long ids of what would be changed, as _list does."""
     for names in stored.messages.values():
         for name in names:
             print(pack_queue_id(home.name, name), end="\0" if nul else "\n")
     sys.stdout.flush()
-    if stored.count:
-        would = f"{_in_queue(home)}would have {VERBS[verb].done}"
-        print(f"{would} {_stored_messages(stored.count)}", file=sys.stderr)
-    return stored.count > 0
 
 
-def _flush_stored(home: Home, selectors: Selectors, everything: bool) -> bool:
-    """Have what is stored for on-demand domains delivered, if a domain was chosen, or all; return whether there was
-    any.
+def _flush(home: Home, change: "_Change", stored: StoredChange, by_message: bool, everything: bool) -> bool:
+    """Have stored mail delivered, and say what is; return whether anything is.
+
+    Without `by_message` it is all of the domain that was chosen, or `everything`.
     """
-    stored = stored_domains(home)
-    chosen = Selectors(domain=selectors.domain, prepends=selectors.prepends)
-    wanted = stored if everything else [name for name in stored if selectors == chosen and name == chosen.domain]
-    return _flush_domains(home, dict.fromkeys(wanted, ()), "what is stored for")
-
-
-def _flush_domains(home: Home, domains: Mapping[bytes, Collection[str]], what: str) -> bool:
-    """Have stored messages delivered, by their domains, and say so; return whether any are."""
-    flushed = flush_domains(home, domains)
+    if by_message:
+        domains: Mapping[bytes, Collection[str]] = stored.messages
+        what = f"{_stored_messages(stored.count)} of"
+    else:
+        names = stored_domains(home)
+        domains = dict.fromkeys([name for name in names if everything or name == change.domain], ())
+        what = "what is stored for"
+    done = VERBS["flush"].done
+    try:
+        flushed = flush_domains(home, domains)
+    except Temporary:
+        print(_account(home, done, change.touched))
+        raise
     count = flushed.delivered
+    if change.touched or not count:
+        print(_account(home, done, change.touched))
     if count:
-        print(f"delivering {what} {count} on-demand {'domain' if count == 1 else 'domains'}")
-    for domain in flushed.held:
-        name = domain.decode("ascii", "replace")
-        print(f"{name} is on hold as a whole; queuectl release --domain {name} releases it", file=sys.stderr)
+        print(f"{_in_queue(home)}delivering {what} {count} on-demand {'domain' if count == 1 else 'domains'}")
+    _print_held(flushed.held)
     if len(flushed.asking) > 1:
         print(f"on-demand domains whose hosts have to ask for what is stored, with ATRN: {len(flushed.asking)}")
     elif flushed.asking:
         print(f"{flushed.asking[0].decode('ascii', 'replace')}: its host has to ask for what is stored, with ATRN")
-    return count > 0
+    for domain in flushed.lineless:
+        name = domain.decode("ascii", "replace")
+        why = f"{name} has no line in control/ondemand any more, so it is not known how its mail is to be delivered"
+        print(f"{why}; queuectl requeue --domain {name} sends it by normal routing", file=sys.stderr)
+    return change.found or count > 0
+
+
+def _print_held(domains: Iterable[bytes]) -> None:
+    """Say of domains that they stay on hold."""
+    for domain in domains:
+        name = domain.decode("ascii", "replace")
+        print(f"{name} is on hold as a whole; queuectl release --domain {name} releases it", file=sys.stderr)
 
 
 def _exit_unless(found: bool) -> None:
@@ -325,17 +361,15 @@ def _is_on_whole(verb: str, running: bool) -> bool:
     return VERBS[verb].on_whole if running else VERBS[verb].on_whole_offline
 
 
-def _list(home: Home, verb: str, chosen: Iterator[Chosen], nul: bool, on_whole: bool) -> bool:
-    """Print the long ids of what would be changed, and on stderr how many there are; return whether any are."""
+def _list(home: Home, chosen: Iterator[Chosen], nul: bool) -> tuple[int, int]:
+    """Print the long ids of what would be changed; return how many there are, and recipients that were not chosen."""
     count = others = 0
     for each in chosen:
         print(pack_queue_id(home.name, each.name), end="\0" if nul else "\n")
         count += 1
         others += each.others
     sys.stdout.flush()
-    would = f"{_in_queue(home)}would have {VERBS[verb].done}"
-    print(f"{would} {_messages(count)}{_with_others(others if on_whole else 0)}", file=sys.stderr)
-    return count > 0
+    return count, others
 
 
 def _gather(layout: Layout, selectors: Selectors, names: Iterator[str] | None, now: float, verb: str) -> Gathered:
@@ -360,7 +394,10 @@ def _ask(home: Home, verb: str, gathered: Gathered, stored: int, on_whole: bool,
 
 
 class _Change:
-    """Sends the messages as orders, and prints what came of them. `by_id`: a person has named the messages."""
+    """Sends the messages as orders, and prints what came of each. `by_id`: a person has named the messages.
+
+    `touched`: how many were changed; `trouble`: some could not be.
+    """
 
     def __init__(self, home: Home, verb: str, selectors: Selectors, reason: bytes, by_id: bool) -> None:
         self._home = home
@@ -369,11 +406,21 @@ class _Change:
         self._selectors = selectors
         self._reason = reason
         self._others = 0
-        self._touched = self._asked = self._gone = 0
-        self._trouble = False
+        self.touched = self._asked = self._gone = 0
+        self.trouble = False
 
-    def carry_out(self, queue: AdminClient | OfflineQueue, chosen: Iterator[Chosen], progress: Progress | None) -> bool:
-        """Change the messages; return whether there was any. Raises Temporary if some could not be changed.
+    @property
+    def found(self) -> bool:
+        """Whether there was any message."""
+        return self._asked > self._gone
+
+    @property
+    def domain(self) -> bytes | None:
+        """The domain that was chosen, None if it is not only that."""
+        return self._selectors.domain if self._selectors.of_domain_alone else None
+
+    def carry_out(self, queue: AdminClient | OfflineQueue, chosen: Iterator[Chosen], progress: Progress | None) -> None:
+        """Change the messages.
 
         Without `progress`, what `flush` is to probe is taken from the messages.
         """
@@ -391,14 +438,10 @@ class _Change:
                 progress.step(len(batch))
         if progress is not None:
             progress.clear()
-        others = self._others if self._touched else 0
+        others = self._others if self.touched else 0
         if others and _is_on_whole(verb, isinstance(queue, AdminClient)):
             print(f"{_recipients(others)} of these messages that were not named: {VERBS[verb].done}, too",
                   file=sys.stderr)  # fmt: skip
-        print(f"{_in_queue(self._home)}{VERBS[verb].done} {_messages(self._touched)}")
-        if self._trouble:
-            raise Temporary("unable to change some of the messages: see above; try again")
-        return self._asked > self._gone
 
     def _send(
         self, queue: AdminClient | OfflineQueue, names: list[bytes], some: bool, progress: Progress | None
@@ -412,7 +455,7 @@ class _Change:
             command = FLUSH_SOME
         response = queue.ask(Request(command, self._reason if command == HOLD else b"", names, selector))
         self._asked += len(names)
-        self._touched += response.touched
+        self.touched += response.touched
         if progress is not None and response.notes:
             progress.clear()
         for note in response.notes:
@@ -420,7 +463,7 @@ class _Change:
                 self._gone += 1
                 if not self._by_id:
                     continue  # It was delivered, or deleted, since it was found.
-            self._trouble = self._trouble or note.letter == TROUBLE
+            self.trouble = self.trouble or note.letter == TROUBLE
             text = _with_queue_ids(self._home, visible(note.text))
             print(text, file=sys.stdout if note.letter == NEWS else sys.stderr)
 

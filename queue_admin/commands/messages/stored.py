@@ -2,21 +2,22 @@
 
 import json
 import os
-import sys
 import time
 
 import click
 
 from queue_admin.home.chosen import each_queue, find_queue, home_of, with_queue
-from queue_admin.messages.stored_mail import ask_for_runs, read_stored, stored_domains
+from queue_admin.messages.admin_client import ask_for_runs
+from queue_admin.messages.stored_mail import read_stored, stored_domains
 from queue_admin.printable import size_text, span, word
 from queue_admin.system_accounts import be_owner
-from queue_base.errors import Permanent, Temporary, Usage
+from queue_base.control import read_parsed
+from queue_base.errors import Failure, Permanent, Temporary, Usage, complain
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, EMPTY, RUNNING, RunRequest
 from queue_wire.control.hostmap import host_key
-from queue_wire.control.ondemand import is_domain_name
+from queue_wire.control.ondemand import OnDemandLines, is_domain_name, unpack_ondemand
 from queue_wire.files.cluster import StoredRecipient
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_queue_id, split_queue_id, unpack_long_id
@@ -57,6 +58,8 @@ def command(
     long_id = _check_id(identity)
     if queue:
         home = find_queue(home, f"{queue}/{identity}")[0]
+    elif identity and (delete or bounce):
+        home = _find_stored(home, name, identity)
     if delete or bounce:
         request = RunRequest(DELETE if delete else BOUNCE, name, long_id)
         each_queue(home, lambda one: _order(one, request), heading=False)
@@ -66,9 +69,9 @@ def command(
 
 def _list(home: Home, domain: bytes, identity: str | None, form: str) -> None:
     """List what one queue has, of all domains if `domain` is empty. Raises Exit if it has nothing of a domain."""
+    open_layout(home.queue)
     if not domain:
-        for name in stored_domains(home):
-            _print_domain(home, name, list(read_stored(home, name)), form)
+        _list_domains(home, form)
         return
     found = False
     for stored in read_stored(home, domain):
@@ -77,6 +80,33 @@ def _list(home: Home, domain: bytes, identity: str | None, form: str) -> None:
             _print_recipient(home, stored, form)
     if not found:
         raise click.exceptions.Exit(1)
+
+
+def _list_domains(home: Home, form: str) -> None:
+    """Print a line for each domain. Raises Temporary at the end if not all of a domain could be read."""
+    lines = _read_lines(home)
+    faults: list[Temporary] = []
+    for name in stored_domains(home):
+        stored: list[StoredRecipient] = []
+        try:
+            stored.extend(read_stored(home, name))
+        except Temporary as error:
+            faults.append(error)
+            if not stored:
+                continue
+        _print_domain(home, name, stored, form, lines is None or name in lines)
+    for fault in faults[:-1]:
+        complain("queuectl", f"warning: {fault}")
+    if faults:
+        raise faults[-1]
+
+
+def _read_lines(home: Home) -> OnDemandLines | None:
+    """Return control/ondemand, None if it cannot be used."""
+    try:
+        return read_parsed(home, "ondemand", unpack_ondemand) or {}
+    except Temporary:
+        return None
 
 
 def _check_id(identity: str) -> bytes:
@@ -88,15 +118,46 @@ def _check_id(identity: str) -> bytes:
     return identity.encode()
 
 
+def _find_stored(home: Home, domain: bytes, identity: str) -> Home:
+    """Return the queue in which a message is stored for a domain; the home itself if it has one queue.
+
+    Raises Usage if several have it, Permanent if none has, Temporary if none has, and one cannot be read.
+    """
+    homes = home.each()
+    if len(homes) == 1:
+        return home
+    having: list[Home] = []
+    unread: list[str] = []
+    for one in homes:
+        try:
+            open_layout(one.queue)
+            if _is_stored(one, domain, identity):
+                having.append(one)
+        except Failure as failure:
+            unread.append(f"queue {one.name}: {failure}")
+    if len(having) > 1:
+        both = " and ".join(pack_queue_id(one.name, identity) for one in having)
+        raise Usage(f"unable to use {identity}: there are {both}; name one of them")
+    if having:
+        return having[0]
+    if unread:
+        raise Temporary(f"unable to find {identity}: {'; '.join(unread)}")
+    queues = ", ".join(home.queues)
+    raise Permanent(f"unable to find {identity}: it is not stored for {domain.decode()} in any queue ({queues})")
+
+
+def _is_stored(home: Home, domain: bytes, identity: str) -> bool:
+    return any(each.long_id == identity for each in read_stored(home, domain))
+
+
 def _order(home: Home, request: RunRequest) -> None:
     """Have one queue delete or return mail. Raises Exit if it has none, Permanent, Temporary."""
     open_layout(home.queue)
-    stored = read_stored(home, request.name)
-    if request.client and not any(each.long_id.encode() == request.client for each in stored):
-        if home.name:
-            print(f"{request.client.decode()}: not stored in queue {home.name}", file=sys.stderr)
-            raise click.exceptions.Exit(1)
-        raise Permanent(f"unable to find {request.client.decode()}: it is not stored for {request.name.decode()}")
+    if request.client and not _is_stored(home, request.name, request.client.decode()):
+        name = pack_queue_id(home.name, request.client.decode())
+        raise Permanent(f"unable to find {name}: it is not stored for {request.name.decode()}")
+    if next(read_stored(home, request.name), None) is None:
+        raise click.exceptions.Exit(1)
     [answer] = ask_for_runs(home, [request])
     if answer.word == RUNNING:
         raise Temporary(f"unable to change what is stored for {request.name.decode()}: {answer.text.decode()}")
@@ -107,16 +168,17 @@ def _order(home: Home, request: RunRequest) -> None:
     print(f"{where}{'deleting' if request.command == DELETE else 'returning'} {what}")
 
 
-def _print_domain(home: Home, domain: bytes, stored: list[StoredRecipient], form: str) -> None:
+def _print_domain(home: Home, domain: bytes, stored: list[StoredRecipient], form: str, has_line: bool) -> None:
     messages = {each.long_id: each for each in stored}
     size = sum(each.size for each in messages.values())
     age = time.time() - min((each.birth for each in stored), default=time.time_ns() // 1000) / 1e6
     if form == "json":
         found = {"domain": domain.decode(), "recipients": len(stored), "messages": len(messages), "bytes": size}
-        print(json.dumps(with_queue(home, {**found, "oldest": round(age)})))
+        print(json.dumps(with_queue(home, {**found, "oldest": round(age), "line": has_line})))
         return
     counts = f"{_count(len(stored), 'recipient')} of {_count(len(messages), 'message')}"
-    print(f"{domain.decode()}: {counts}, {size_text(size)}, {span(age)} old")
+    lacks = "" if has_line else "; no line in control/ondemand"
+    print(f"{domain.decode()}: {counts}, {size_text(size)}, {span(age)} old{lacks}")
 
 
 def _count(number: int, what: str) -> str:

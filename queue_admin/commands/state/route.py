@@ -32,6 +32,7 @@ from queue_wire.control.destinationlimits import (
     find_limits,
 )
 from queue_wire.control.lines import lines_without_colon
+from queue_wire.control.ondemand import OnDemandLine, unpack_ondemand
 from queue_wire.control.registry import NO_COLON
 from queue_wire.control.rewrite import LOCAL, rewrite
 from queue_wire.control.smtproutes import Relays, unpack_routes
@@ -107,10 +108,20 @@ def _route(home: Home, channel: bool, target: bytes, steps: list[bytes]) -> Gene
         yield f"failure: SMTP cannot carry this address: {trouble}"
         code = PERMANENT
     else:
-        yield f"remote: the nexthop is {visible(domain.lower())}"
-        code = yield from _ask_remote(home, domain.lower())
+        name = domain.lower()
+        yield f"remote: the nexthop is {visible(name)}"
+        line = (read_parsed(home, "ondemand", unpack_ondemand) or {}).get(name)
+        if line is not None:
+            yield f"ondemand: {visible(name)}:{_describe_on_demand(line)}"
+        code = 0 if line is not None and line.turns else (yield from _ask_remote(home, name))
     yield from _describe_limits(home, channel, target)
     return code
+
+
+def _describe_on_demand(line: OnDemandLine) -> str:
+    if line.turns:
+        return "atrn; its mail is stored, and its host fetches it"
+    return "etrn; its mail is stored if the first attempt is deferred"
 
 
 def _smtp_trouble(target: bytes) -> str:

@@ -34,7 +34,7 @@ def test_a_usage_error_is_one_line_and_exit_100(words: list[str], capfd: pytest.
     assert main(["queuectl", *words]) == 100
     shown = capfd.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("queuectl: usage: ")
+    assert shown.err.startswith("queuectl: fatal: ")
     assert shown.err.count("\n") == 1
 
 
@@ -81,7 +81,8 @@ def test_a_queue_that_is_not_there_is_temporary_trouble(
 ) -> None:
     assert main(["queuectl", "--home", str(tmp_path), *words]) == 111
     assert capfd.readouterr().err == (
-        f"queuectl: fatal: unable to read {tmp_path}/queue/mess: no such file or directory\n"
+        f"queuectl: fatal: unable to read {tmp_path}/queue/mess: no such file or directory; "
+        "mount its disk, or make the queue with queuectl init\n"
     )
 
 

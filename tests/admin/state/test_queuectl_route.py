@@ -116,6 +116,31 @@ def test_a_route_is_told_with_its_line_and_its_relays(home: Home) -> None:
     ]
 
 
+def test_the_relay_of_a_domain_on_demand_precedes_that_of_smtproutes(home: Home) -> None:
+    control(home, "smtproutes", "joe.example:192.0.2.1\n:192.0.2.2")
+    control(home, "ondemand", "joe.example:etrn relay [2001:DB8::7]:2525\nann.example:atrn\neve.example:etrn")
+    code, lines, _ = route(home, "a@Joe.example", "a@ann.example", "a@eve.example")
+    assert code == 0
+    shown = [line for line in lines if not line.startswith(("  neither", "  tls"))]
+    assert shown == [
+        "a@Joe.example",
+        "  remote: the nexthop is joe.example",
+        "  ondemand: joe.example:etrn; its mail is stored if the first attempt is deferred",
+        "  ondemand: joe.example relay [2001:db8::7]:2525",
+        "  relay 2001:DB8::7: port 2525",
+        "  try 1: 2001:db8::7 port 2525",
+        "a@ann.example",
+        "  remote: the nexthop is ann.example",
+        "  ondemand: ann.example:atrn; its mail is stored, and its host fetches it",
+        "a@eve.example",
+        "  remote: the nexthop is eve.example",
+        "  ondemand: eve.example:etrn; its mail is stored if the first attempt is deferred",
+        "  smtproutes: :192.0.2.2",
+        "  relay 192.0.2.2: port 25",
+        "  try 1: 192.0.2.2 port 25",
+    ]
+
+
 def test_users_and_programs_are_told_and_passwords_are_not(home: Home) -> None:
     control(home, "smtproutes", ".example:198.51.100.9")
     control(home, "smtpauth", "198.51.100.9:ann:secret")
@@ -208,7 +233,7 @@ def test_queue_remote_tells_of_one_nexthop_only(home: Home) -> None:
     for more in ([], ["a.example", "b.example"]):
         done = subprocess.run([*words, *more], capture_output=True, timeout=60)
         assert (done.returncode, done.stdout) == (100, b"")
-        assert done.stderr.startswith(b"queue-remote: usage: ")
+        assert done.stderr.startswith(b"queue-remote: fatal: ")
 
 
 def test_the_lines_that_limit_the_mail_are_told_with_those_of_its_relay(home: Home) -> None:

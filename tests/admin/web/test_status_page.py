@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,23 +14,25 @@ from urllib.parse import quote
 import pytest
 
 from queue_admin.messages.search import Found
-from queue_admin.metrics.oldest_walk import Walked
+from queue_admin.metrics.oldest_walk import OldestWalk, Walked
 from queue_admin.metrics.reading import Reading
 from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts
 from queue_admin.views.ranking import RankedRow
-from queue_admin.web import status_page
-from queue_admin.web.history import HistorySample, levels, rates, sample_of
+from queue_admin.web import history, status_page, status_site
+from queue_admin.web.history import FRESH, History, HistorySample, levels, rates, sample_of
 from queue_admin.web.status_page import POLICY, RankedView, document, outside, status
 from queue_admin.web.status_site import SeveralSites, StatusSite
 from queue_admin.web.svg_plot import PlotLine, nice_top, plot, time_marks
 from queue_base.home import Home
+from queue_base.queue.layout import open_layout
 from queue_wire.admin.facts import DEAD, DestinationFact
 from queue_wire.admin.figure import Figure
 from queue_wire.html import tag
-from support.processes.suite import program
+from support.processes.suite import program, wait_until
 from support.queues.home import make_several
 from support.queues.listed_queue import Queue
 from support.queues.queued import classified_message
+from support.queues.stored_mail import store
 from support.send.control import long_id
 from support.send.scripted_send import ScriptedSend
 from support.spark.page.chromium import DARK, LIGHT, observe_pages
@@ -174,6 +177,26 @@ def test_a_message_has_its_story(site: tuple[Queue, StatusSite]) -> None:
         assert "<b>" not in text(pages, path, 404)
 
 
+def test_what_is_stored_for_a_domain_is_found_and_has_its_story(site: tuple[Queue, StatusSite]) -> None:
+    queue, pages = site
+    stored = store(queue.home, "later", "ann@example.net", "bob@example.net", sender="joe@far.example")
+    for words in ("bob@", "JOE@far", stored.long_id, str(stored.message)):
+        found = text(pages, f"/search?q={words}")
+        assert set(re.findall(r"/message/([\w-]+)", found)) == {stored.long_id}, words
+        assert "1 found" in found and "stored" in found
+    assert "0 found" in text(pages, "/search?q=nobody")
+    story = text(pages, f"/message/{stored.long_id}")
+    since = "<dt>stored for example.net</dt><dd><bdi>since 20"
+    for words in (since, "&lt;bob@example.net&gt;", "Subject: later", "does not answer"):
+        assert words in story, words
+    walk = OldestWalk(open_layout(queue.home.queue))
+    for _ in walk.steps():
+        pass
+    assert walk.found is not None and walk.found.stored == 1
+    shown = "".join(str(each) for each in status(reading()._replace(walked=walk.found), samples(), []))
+    assert "for on-demand domains" in shown
+
+
 def test_other_paths_are_not_there_and_all_pages_work_without_queue_send(site: tuple[Queue, StatusSite]) -> None:
     _, pages = site
     assert "There is no such page" in text(pages, "/etc/passwd", 404)
@@ -205,6 +228,45 @@ def test_of_several_queues_the_first_page_shows_all_and_each_has_its_own_pages(t
     os.rename(home.queues["a"], home.queues["a"] + ".out")
     assert "unable to read" in text(pages, "/search?q=joe@")
     assert f'href="/queue/b/message/{name}"' in text(pages, "/search?q=joe@")
+
+
+def test_a_queue_that_hangs_holds_up_neither_the_start_nor_the_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_several(tmp_path / "home", "a", "b")
+    answers = threading.Event()
+
+    def read(one: Home, walked: Walked | None) -> Reading:
+        if one.name == "a":
+            answers.wait(30)
+        return reading()
+
+    monkeypatch.setattr(status_site, "take_reading", read)
+    monkeypatch.setattr(status_site, "PATIENCE", 0.05)
+    pages = SeveralSites(home)
+    wait_until(lambda: text(pages, "/").count("Deferred") == 1, why="the figures of the one that answers")
+    first = text(pages, "/")
+    assert first.count("Nothing is known: the queue has not answered for 0 s: its disk or its queue-send hangs") == 1
+    assert first.index("has not answered") < first.index('href="/queue/b/"') < first.index("Deferred")
+    answers.set()
+    wait_until(lambda: text(pages, "/").count("Deferred") == 2, why="the figures of the other one")
+
+
+def test_a_reading_that_takes_long_leaves_the_last_one_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    answers.set()
+
+    def read() -> Reading:
+        answers.wait(30)
+        return reading()._replace(at=time.time() - 2 * FRESH)
+
+    past = History(read)
+    assert past.latest().figures
+    answers.clear()
+    assert past.latest(0.0).figures
+    monkeypatch.setattr(history, "KNOWN", FRESH)
+    assert past.latest(0.0).silent
+    answers.set()
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.queue import hold_marks
 from queue_base.queue.layout import open_layout
+from queue_base.queue.writer import QueueWriter
+from queue_wire.ids import unpack_long_id
 from support.queues.queued import classified_message
 from support.send.control import files
 
@@ -25,3 +27,17 @@ def test_a_mark_that_the_disk_refuses_leaves_no_file(home: Home, monkeypatch: py
     with pytest.raises(OSError, match="space"):
         hold_marks.mark(layout, message, b"ask Jo", Commit())
     assert files(home) == before
+
+
+def test_the_first_message_of_a_class_has_its_birth_at_once(home: Home) -> None:
+    layout = open_layout(home.queue)
+    layout.todo(1)  # It has just looked for trees, and does so again in a second.
+    writer = QueueWriter(home, open_layout(home.queue), os.getuid())
+    writer.priority = "bulk"
+    draft = writer.begin()
+    draft.write(b"x")
+    draft.finish(b"a@b.example", [b"c@d.example"])
+    writer.commit([draft])
+    message, birth = unpack_long_id(draft.long_id)
+    assert not os.path.exists(layout.todo_in("", message))
+    assert hold_marks.birth_of(layout, message) == birth

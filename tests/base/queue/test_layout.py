@@ -1,5 +1,6 @@
 """Where files are, which state they make, the lock and the trigger: on real directories."""
 
+import errno
 import itertools
 import os
 import select
@@ -94,6 +95,16 @@ def test_a_queue_that_is_not_there_is_temporary_and_one_without_buckets_permanen
         open_layout(f"{tmp_path}/queue")
     (tmp_path / "queue" / "mess").mkdir(parents=True)
     with pytest.raises(Permanent, match="no numbered directories"):
+        open_layout(f"{tmp_path}/queue")
+
+
+def test_who_may_read_a_queue_is_told_to_who_may_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    told = f"unable to read {tmp_path}/queue/mess: permission denied; root or its owner may"
+    with pytest.raises(Temporary, match=f"^{told}$"):
         open_layout(f"{tmp_path}/queue")
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from queue_base.accounts import queue_owner
 from queue_base.errors import QueueTrouble
 from queue_base.home import Home
-from queue_base.queue.inflow import refuse_mark, slow_mark
+from queue_base.queue.inflow import InflowControl, refuse_mark, slow_mark
 from queue_base.queue.spreading import (
     KEPT_MOST,
     PLENTY,
@@ -23,20 +23,24 @@ from queue_base.queue.spreading import (
     open_spread,
     order_queues,
 )
+from queue_base.queue.trigger import Trigger, is_read
 from support.queues.home import make_several
 
 facts = st.builds(
     QueueFacts,
-    closed=st.booleans(), slow=st.booleans(), room=st.integers(0, 4 * PLENTY), waiting=st.integers(0, 1000),
+    closed=st.booleans(), failed=st.booleans(), stopped=st.booleans(), slow=st.booleans(),
+    room=st.integers(0, 4 * PLENTY), waiting=st.integers(0, 1000),
 )  # fmt: skip
 
 
 @given(st.lists(facts, max_size=8), st.integers(0, 1000))
-def test_every_open_queue_is_tried_once_and_slow_ones_come_last(found: list[QueueFacts], turn: int) -> None:
+def test_every_open_queue_is_tried_once_slow_then_stopped_then_failed_ones_last(
+    found: list[QueueFacts], turn: int
+) -> None:
     order = order_queues(found, turn)
     assert sorted(order) == [place for place, each in enumerate(found) if not each.closed]
-    slow = [found[place].slow for place in order]
-    assert slow == sorted(slow)
+    last = [(found[place].failed, found[place].stopped, found[place].slow) for place in order]
+    assert last == sorted(last)
 
 
 @given(st.lists(facts, min_size=2, max_size=8), st.integers(0, 1000))
@@ -44,7 +48,7 @@ def test_a_queue_with_less_in_hand_and_no_less_room_comes_first(found: list[Queu
     order = order_queues(found, turn)
     for before, after in pairwise(order):
         first, second = found[before], found[after]
-        if first.slow == second.slow:
+        if (first.failed, first.stopped, first.slow) == (second.failed, second.stopped, second.slow):
             assert not (second.waiting < first.waiting and second.room >= first.room)
             assert not (second.waiting <= first.waiting and second.room > first.room and first.room < PLENTY)
 
@@ -126,6 +130,69 @@ def test_what_queue_todo_asks_of_one_queue_sends_mail_to_the_other(home: Home) -
     os.rename(home.queues["b"], home.queues["b"] + ".out")
     with pytest.raises(QueueTrouble, match=r"queue a: its todo/ is behind; queue b: unable to use .*; try again later"):
         put(writer)
+
+
+def test_only_queues_whose_todo_runs_get_mail_while_they_can_take_it(home: Home) -> None:
+    writer = open_spread(home, queue_owner(home), os.getuid())
+    trigger = Trigger(home.choose("b"))
+    for _ in range(4):
+        put(writer)
+    assert queued(home) == {"a": 0, "b": 4}
+    refuse_mark(home.choose("b")).set("refuse")
+    slow_mark(home.choose("b")).set("slow")
+    put(writer)
+    assert queued(home) == {"a": 1, "b": 4}, "the one that is stopped takes it when no other can"
+    refuse_mark(home.choose("b")).clear()
+    slow_mark(home.choose("b")).clear()
+    trigger.close()
+    for _ in range(4):
+        put(writer)
+    assert queued(home) == {"a": 3, "b": 6}, "none runs, so all are equal"
+
+
+def test_a_queue_that_is_stopped_takes_what_one_that_runs_has_failed_to_take(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _ = Trigger(home.choose("a"))
+    fail_in(monkeypatch, "write", home.queues["a"] + "/", errno.ENOSPC)
+    writer = open_spread(home, queue_owner(home), os.getuid())
+    for _ in range(3):
+        put(writer)
+    assert queued(home) == {"a": 0, "b": 3}
+
+
+def test_injectors_wait_for_the_queues_that_run_though_one_is_stopped(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    writer = open_spread(home, queue_owner(home), os.getuid())
+    slow_mark(home.choose("a")).set("slow")
+    put(writer)
+    assert queued(home) == {"a": 0, "b": 1} and not waits
+    trigger = Trigger(home.choose("a"))
+    put(writer)
+    assert queued(home) == {"a": 1, "b": 1} and len(waits) == 1
+    refuse_mark(home.choose("a")).set("refuse")
+    put(writer)
+    assert queued(home) == {"a": 1, "b": 2} and len(waits) == 1
+    trigger.close()
+
+
+def test_a_trigger_without_a_reader_or_without_a_fifo_is_that_of_a_queue_that_is_stopped(home: Home) -> None:
+    one = home.choose("a")
+    assert not is_read(one) and InflowControl(one, one.queue).stopped
+    trigger = Trigger(one)
+    assert is_read(one) and not InflowControl(one, one.queue).stopped
+    # The look leaves nothing to read.
+    assert trigger.clear() == 0
+    trigger.close()
+    os.unlink(f"{one.queue}/lock/trigger")
+    assert not is_read(one)
+    # What cannot be found out is no reason to avoid a queue.
+    os.rename(f"{one.queue}/lock", f"{one.queue}/lock.out")
+    Path(one.queue, "lock").touch()
+    assert is_read(one)
 
 
 def fail_in(monkeypatch: pytest.MonkeyPatch, name: str, part: str, code: int) -> None:

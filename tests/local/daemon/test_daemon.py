@@ -302,4 +302,4 @@ def test_a_wrong_command_line_is_refused(mail: MailHome, capfd: pytest.CaptureFi
     from queue_local.main import main
 
     assert main(["queue-local", "--home", mail.home.path, "extra"]) == 100
-    assert capfd.readouterr().err.startswith("queue-local: fatal: usage: ")
+    assert capfd.readouterr().err.startswith("queue-local: fatal: extra is not an option; usage: ")

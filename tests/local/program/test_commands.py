@@ -22,7 +22,7 @@ RULES: list[tuple[str, int, bytes]] = [
     ("except sh -c 'exit 111'", 111, b"except: fatal: unable to go on: sh exited 111"),
     ("except sh -c 'kill $$'", 111, b"except: fatal: unable to go on: signal 15 killed sh"),
     ("except /no/program", 111, b"except: fatal: unable to run /no/program: no such file or directory"),
-    ("except", 100, b"except: fatal: usage: except PROGRAM"),
+    ("except", 100, b"except: fatal: no arguments; usage: except PROGRAM"),
     ("bouncesaying 'Go away'", 100, b"Go away"),
     ("bouncesaying 'Go away' true", 100, b"Go away"),
     ("bouncesaying 'Go away' grep -q ^Subject:", 100, b"Go away"),
@@ -31,13 +31,13 @@ RULES: list[tuple[str, int, bytes]] = [
     ("bouncesaying 'Go away' /no/program", 111, b"bouncesaying: fatal: unable to run /no/program: no such file"),
     ("condredirect c@d.example false", 0, b""),
     ("condredirect c@d.example sh -c 'exit 111'", 111, b"condredirect: fatal: unable to go on: sh exited 111"),
-    ("condredirect c@d.example", 100, b"condredirect: fatal: usage: condredirect ADDRESS PROGRAM"),
+    ("condredirect c@d.example", 100, b"condredirect: fatal: too few arguments; usage: condredirect ADDRESS PROGRAM"),
     ("preline sh -c 'exit 7'", 7, b""),
     ("preline true", 0, b""),
     ("preline -x cat", 100, b"preline: fatal: -x is not an option"),
     ("preline --from cat", 100, b"preline: fatal: --from is not an option"),
     ("preline /no/program", 111, b"preline: fatal: unable to run /no/program: no such file or directory"),
-    ("forward", 100, b"forward: fatal: usage: forward ADDRESS ..."),
+    ("forward", 100, b"forward: fatal: no arguments; usage: forward ADDRESS ...\n"),
 ]
 
 

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from queue_base.errors import Temporary
+from queue_base.home import Home
 from queue_remote.route.order import Target
 from queue_remote.route.this_host import ThisHost
 from queue_remote.route.unroutable import Unroutable
+from queue_remote.setup import CurrentSetup
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.dns.dns_server import DnsServer
@@ -108,6 +111,38 @@ def test_a_relay_by_name_is_looked_up_without_its_exchangers(home: RemoteHome, d
     assert found == [(b"near.example", "198.51.100.1", 26), (b"near.example", "2001:db8::1", 26)]
     assert tries(home, b"far.example") == [(b"far.example", "198.51.100.2", 25)]
     assert ("near.example", "MX") not in dns_server.questions
+
+
+def test_a_relay_of_a_domain_on_demand_comes_before_smtproutes(home: RemoteHome, dns_server: DnsServer) -> None:
+    home.control("smtproutes", "two.example:198.51.100.9\n:198.51.100.8")
+    home.control("ondemand", "two.example:etrn relay [2001:db8::7]:2525,198.51.100.7\nx.example:etrn")
+    assert tries(home, b"Two.Example.") == [(b"", "2001:db8::7", 2525), (b"", "198.51.100.7", 25)]
+    assert find(home, b"two.example").relayed
+    assert tries(home, b"x.example") == tries(home, b"a.two.example") == [(b"", "198.51.100.8", 25)]
+
+
+def test_an_error_in_ondemand_defers_mail_only_if_a_relay_may_be_lost(home: RemoteHome) -> None:
+    home.control("smtproutes", ":198.51.100.8")
+    home.control("ondemand", "two.example:etrn probe sometimes")
+    assert tries(home, b"two.example") == [(b"", "198.51.100.8", 25)]
+    home.control("ondemand", "two.example:etrn relay 198.51.100.7:x")
+    with pytest.raises(Temporary, match="control/ondemand line 1: not a host or host:port"):
+        find(home, b"two.example")
+
+
+def test_an_error_in_ondemand_leaves_the_relays_that_were_read(
+    home: RemoteHome, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home.control("ondemand", "two.example:etrn relay 198.51.100.7")
+    current = CurrentSetup(Home(str(home.path)), "queue-remote")
+    before = current.get()
+    home.control("ondemand", "two.example:sometimes")
+    current.reread()
+    assert current.get() is before and before.config.on_demand.keys() == {b"two.example"}
+    assert "control/ondemand line 1: no method, one of etrn, atrn" in capfd.readouterr().err
+    home.control("ondemand", "x.example:etrn")
+    current.reread()
+    assert not current.get().config.routes
 
 
 def test_relays_are_tried_in_order_and_equals_by_lot(home: RemoteHome) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_send.scheduler.limits import Limits
+from queue_base.limits import Limits
 from queue_send.scheduler.message_classes import MessageClasses
 from queue_send.scheduler.model import Entry, Settings
 from support.send.recorder import RETRY, Recorder

@@ -1,7 +1,7 @@
 """What the scheduler does not keep: entries of mail that is gone, destinations that nobody sends to any more."""
 
+from queue_base.limits import Limits
 from queue_send.scheduler.destination import FORGET_AFTER, Destination
-from queue_send.scheduler.limits import Limits
 from support.send.limited import limited
 from support.send.recorder import LIFETIME, Recorder
 from support.send.watched import SETTINGS, Watched

@@ -5,10 +5,10 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_base.limits import Limits
 from queue_send.scheduler.admission import Admission
 from queue_send.scheduler.destination import Destination
 from queue_send.scheduler.fifo import find_number
-from queue_send.scheduler.limits import Limits
 
 # Numbers whose bytes occur across the border of two neighbours.
 KEYS = st.one_of(

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_base.limits import Limits
 from queue_send.admin.queries import Explainer
 from queue_send.scheduler import scheduler as loading
-from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Entry
 from queue_wire.admin.cause import OVERFLOW
 from support.send.recorder import LIFETIME, SETTINGS, Recorder

@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
+from queue_base.limits import Limits
 from queue_send.admin.queries import Explainer
-from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Entry, Settings
 from queue_wire.admin.facts import RELAY
 from support.plugins.amount import amount

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_base.limits import TURN_SECONDS, Limits, LimitTable, QueueShare
 from queue_send.scheduler.destination import Destination
-from queue_send.scheduler.limits import TURN_SECONDS, Limits, LimitTable, QueueShare
 from queue_wire.control.destinationlimits import join_lines, unpack_limits, unpack_rates
 
 counts = st.integers(1, 32)

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from queue_send.scheduler.limits import Limits, LimitTable
+from queue_base.limits import Limits, LimitTable
 from queue_send.scheduler.model import Attempt, Recipient, Settings
 from queue_send.scheduler.nexthop import NexthopChoices, group_recipients
 from queue_wire.control.destinationlimits import LimitLines, join_lines, unpack_limits, unpack_rates

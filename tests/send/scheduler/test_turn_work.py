@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.home import Home
+from queue_base.limits import Limits
 from queue_base.queue.layout import open_layout
 from queue_base.reports.bounce_report import BounceFacts, compose_steps
 from queue_base.reports.dsn import STEP
-from queue_send import peers
+from queue_send import cleaner
 from queue_send.admin.watchdog import LOOKS
 from queue_send.delivery import verdicts
 from queue_send.messages import message_files as store
@@ -22,7 +23,6 @@ from queue_send.messages.bounce_file import FailedRecipient, append_failures, re
 from queue_send.notify import notifier
 from queue_send.notify.delay import DelayFacts, compose_notice
 from queue_send.scheduler.fifo import Fifo
-from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Attempt, Entry
 from queue_send.scheduler.overflow import BLOCK, NEVER, Overflow
 from queue_send.scheduler.round_robin import SKIPPED_AT_ONCE, UNTESTED
@@ -280,7 +280,7 @@ def test_removals_and_bounces_that_failed_are_taken_up_a_part_at_a_time(home: Ho
         loop.cleaner._held[message] = None
         loop.cleaner._again.append((0.0, Removal(message)))
     loop.cleaner.run({}, loop.clock.now())
-    assert len(loop.cleaner._asked) <= peers.ANSWERS_A_TURN
+    assert len(loop.cleaner._asked) <= cleaner.ANSWERS_A_TURN
     assert notifier.COMPOSING < 0.01
 
 

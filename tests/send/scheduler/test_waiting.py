@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.home import Home
+from queue_base.limits import Limits
 from queue_send.scheduler.fifo import Fifo
-from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.message_set import PAGE, MessageSet
 from queue_send.scheduler.model import Settings
 from queue_send.scheduler.overflow import BLOCK, Overflow

@@ -6,9 +6,9 @@ import pytest
 
 from queue_smtp import server_replies as replies
 from queue_smtp.auth_server import CRAM_MD5, MECHANISMS, PasswordGiven, digest_of
-from queue_smtp.server import ServerState
 from queue_smtp.server_events import BadCommand, SessionClosed, TurnWanted
 from queue_smtp.server_replies import ServerReply
+from queue_smtp.server_session import ServerState
 from support.servers.session import SETTINGS, ScriptedSession
 
 OFFERED = SETTINGS._replace(turns=True, mechanisms=(*MECHANISMS, CRAM_MD5))

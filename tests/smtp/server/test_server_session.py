@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from queue_smtp.auth_server import MECHANISMS
 from queue_smtp.incoming import MessageLimits
-from queue_smtp.server import WAITING_MAX, ServerSettings, ServerState, SmtpServer
+from queue_smtp.server import WAITING_MOST, SmtpServer
 from queue_smtp.server_events import (
     BadCommand,
     ClientChanged,
@@ -23,6 +23,7 @@ from queue_smtp.server_events import (
     UserRefused,
 )
 from queue_smtp.server_replies import SHUTTING_DOWN, TIMED_OUT, ServerReply, pack_reply
+from queue_smtp.server_session import ServerSettings, ServerState
 from support.servers.session import GREETING, LIMITS, PASSWORD, SETTINGS, ScriptedSession, Taken
 
 ENVELOPE = b"EHLO c\r\nMAIL FROM:<a@example.net>\r\nRCPT TO:<joe@example.org>\r\n"
@@ -196,7 +197,7 @@ def test_while_a_question_is_open_the_session_asks_for_no_more_than_it_needs() -
     server.greet()
     server.feed(b"EHLO c\r\n")
     assert server.wants_data
-    server.feed(b"x" * WAITING_MAX)
+    server.feed(b"x" * WAITING_MOST)
     assert not server.wants_data
     server.answer()
     assert server.wants_data

@@ -10,8 +10,8 @@ import pytest
 
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.path import pack_path
-from queue_smtp.server import ServerSettings
 from queue_smtp.server_events import SenderGiven
+from queue_smtp.server_session import ServerSettings
 from support.servers.session import SETTINGS, ScriptedSession
 
 ENVELOPE = b"EHLO c\r\nMAIL FROM:<a@example.net>\r\nRCPT TO:<joe@example.org>\r\n"

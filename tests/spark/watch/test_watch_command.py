@@ -107,6 +107,23 @@ def test_a_disk_that_is_not_mounted_for_a_while_is_a_warning_and_comes_later(wat
         assert process.wait(60) == 0
 
 
+def test_arrow_takes_its_memory_from_the_system_unless_somebody_chose_otherwise(watched: Watched) -> None:
+    code = f"""
+import atexit, sys
+from spark.main import main
+def show():
+    import pyarrow
+    print(pyarrow.default_memory_pool().backend_name)
+atexit.register(show)
+sys.exit(main(["queue-report", "watch", {str(watched.logs / "none")!r}, "--lake", {str(watched.lake)!r}]))
+"""
+    for chosen, pool in (({}, "system"), ({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc")):
+        environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+        words = [sys.executable, "-c", code]
+        done = subprocess.run(words, env=environment | chosen, check=False, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (100, pool), done.stderr
+
+
 def test_logs_that_are_not_there_at_the_start_end_it_with_100(watched: Watched) -> None:
     watched.logs.rename(watched.logs.with_name("away"))
     with watched.run() as process:

@@ -6,11 +6,10 @@ settled never comes back; and no record is without its message.
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from queue_wire.files.cluster import ClusterRecord, cluster_number, link_name, unpack_cluster
-from support.faults.crash.crash_checks import Message, check_queue
+from queue_wire.files.cluster import link_name
+from support.faults.crash.crash_checks import Message, check_queue, waiting_records
 from support.faults.crash.crash_model import Crash
 from support.faults.crash.crash_place import BODY, Place
 from support.faults.traced import run_traced
@@ -44,17 +43,6 @@ def finish(domain, number, *names):
 """
 
 
-def pending(crash: Crash) -> Iterator[tuple[str, int, ClusterRecord]]:
-    """Yield (domain, cluster, record) for all that a process would find on this disk."""
-    for path, file in crash.files.items():
-        top, _, rest = path.partition("/")
-        domain, _, name = rest.partition("/")
-        number = cluster_number(name)
-        if top == "ondemand" and number is not None:
-            for record in unpack_cluster(file.content).pending:
-                yield domain, number, record
-
-
 def kept(crash: Crash, found: dict[int, Message]) -> list[str]:
     """The check of this file's docstring."""
     said: dict[str, set[str]] = {"stored": set(), "begun": set(), "settled": set()}
@@ -62,7 +50,7 @@ def kept(crash: Crash, found: dict[int, Message]) -> list[str]:
         word, name = line.split()
         said[word].add(name)
     wrong, there = [], set()
-    for domain, number, record in pending(crash):
+    for domain, number, record in waiting_records(crash):
         name = record.stored.recipient.decode()
         there.add(name)
         link = crash.files.get(f"ondemand/{domain}/mess/{link_name(number, record.stored.long_id)}")

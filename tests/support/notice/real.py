@@ -291,8 +291,8 @@ class RealWorld:
 
     def _start_todo(self) -> todo.Classifier:
         classifier = todo.Classifier(self.home, self.layout)
-        assert isinstance(classifier._pipeline, Pipeline)
-        self.pipelines = [classifier._pipeline]
+        assert isinstance(classifier._part, Pipeline)
+        self.pipelines = [classifier._part]
         return classifier
 
     def end(self) -> None:
@@ -651,7 +651,7 @@ class RealWorld:
         assert self.classifier is not None
         self.classifier._watch.take()
         self.classifier._watch.lost = True
-        self.classifier._take_names(time.monotonic())
+        self.classifier._take_names("", self.classifier._watch, time.monotonic())
 
     def _order(self) -> None:
         """queuectl holds, releases, or flushes a message."""

@@ -48,7 +48,7 @@ class SeveralWorld(RealWorld):
     @property
     def links(self) -> list[todo_workers.WorkerLink]:
         assert self.classifier is not None
-        pipeline = self.classifier._pipeline
+        pipeline = self.classifier._part
         assert isinstance(pipeline, todo_workers.Workers)
         return pipeline._links
 

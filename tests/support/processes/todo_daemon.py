@@ -8,6 +8,7 @@ from queue_base.queue.layout import open_layout
 from queue_wire.pipes.notice import (
     EXIT,
     LOCAL,
+    PASSED,
     REMOTE,
     REREAD,
     WRITTEN,
@@ -16,7 +17,7 @@ from queue_wire.pipes.notice import (
     Classified,
     ClassifyAnswer,
     ClassifyDeferral,
-    Frozen,
+    Held,
     Reread,
     unpack_notice,
 )
@@ -70,7 +71,7 @@ class TodoDaemon(Piped):
             assert isinstance(found, bytes)
             self.lines.append(found.decode())
 
-    def _sent(self) -> Classified | Arrived | ClassifyAnswer | Frozen | bytes:
+    def _sent(self) -> Classified | Arrived | ClassifyAnswer | Held | bytes:
         """Return the next record; what it asks is answered."""
         while True:
             found = unpack_notice(self.record())
@@ -97,6 +98,22 @@ class TodoDaemon(Piped):
         assert isinstance(found, bytes), f"a notice instead of a log line: {found!r}"
         self.lines.append(found.decode())
         return self.lines[-1]
+
+    def announced(self) -> Arrived:
+        """Return the next notice, which must announce a message."""
+        self.notice()
+        assert self.arrived is not None and self.arrived.announced
+        return self.arrived
+
+    def tell(self, mode: bytes = b"") -> None:
+        """Say what is done with new messages, if anything is, and wait until queue-todo has read it.
+
+        Nothing else may come before its answer.
+        """
+        self.write(mode + PASSED)
+        while (found := unpack_notice(self.record())) is not Ask.PASSED:
+            assert isinstance(found, Reread), found
+            self.rereads.append(found)
 
     def reread(self) -> None:
         """Send the command of a HUP."""

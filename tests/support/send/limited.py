@@ -1,6 +1,6 @@
 """The scheduler's limits of single destinations, from the lines of the control files."""
 
-from queue_send.scheduler.limits import LimitTable
+from queue_base.limits import LimitTable
 from queue_wire.control.destinationlimits import join_lines, unpack_limits, unpack_rates
 from queue_wire.control.smtproutes import unpack_routes
 

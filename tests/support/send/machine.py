@@ -5,8 +5,8 @@ from collections import defaultdict
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from queue_base.limits import Limits
 from queue_send.admin.queries import Explainer
-from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Attempt, Entry, Recipient, Settings
 from support.send.driven import Driven
 from support.send.limited import limited

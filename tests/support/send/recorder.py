@@ -1,6 +1,6 @@
 """The scheduler with a caller in memory: it loads what is let in, and deferred mail is due after RETRY seconds."""
 
-from queue_send.scheduler.limits import Limits
+from queue_base.limits import Limits
 from queue_send.scheduler.message_classes import MessageClasses
 from queue_send.scheduler.model import Attempt, Entry, Settings
 from support.send.driven import Driven

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from queue_base.limits import Limits
 from queue_send.admin.queries import Explainer
 from queue_send.admin.watchdog import AlertLimit, Dates, OverdueRule, OverdueSearch
-from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Attempt, Entry, Settings
 from queue_send.scheduler.retry import SKIP_REMOTE, next_attempt, within_lifetime
 from queue_wire.admin.cause import Cause

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from queue_smtp import server_replies as replies
 from queue_smtp.auth_server import MECHANISMS, PasswordGiven, VerifierWanted, make_verifier
 from queue_smtp.incoming import MessageLimits
-from queue_smtp.server import ServerSettings, ServerState, SmtpServer
+from queue_smtp.server import SmtpServer
 from queue_smtp.server_events import (
     ClientChanged,
     HelloGiven,
@@ -20,6 +20,7 @@ from queue_smtp.server_events import (
     TransactionDropped,
 )
 from queue_smtp.server_replies import ServerReply
+from queue_smtp.server_session import ServerSettings, ServerState
 
 LIMITS = MessageLimits(size=10_000)
 SETTINGS = ServerSettings(b"mx.example.org", LIMITS, recipients=5, tls=True, mechanisms=MECHANISMS, secret=b"a secret")

@@ -1,8 +1,8 @@
 """A session by the server's rules, whose queue is a list; and what a home of the tests has in control/."""
 
 from queue_smtp.incoming import MessageLimits
-from queue_smtp.server import ServerSettings
 from queue_smtp.server_replies import ServerReply
+from queue_smtp.server_session import ServerSettings
 from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted, RelayRules
 from queue_smtpd.sessions.session import (

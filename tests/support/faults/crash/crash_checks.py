@@ -5,10 +5,11 @@ the disk. `check_queue` runs a model through these checks and others, and fails 
 disks that break one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from queue_base.queue.layout import PRIORITY, Layout, Presence
 from queue_base.queue.marks_file import read_seed
+from queue_wire.files.cluster import ClusterRecord, cluster_number, unpack_cluster
 from queue_wire.files.envelope import unpack_info, unpack_todo
 from queue_wire.files.marks import DoneMarks, unpack_file
 from queue_wire.files.recipients import unpack_pending
@@ -98,6 +99,17 @@ def records(crash: Crash, layout: Layout) -> dict[int, DoneMarks]:
     file = crash.files.get(f"{layout.queue}/marks".removeprefix("/"))
     found = {} if file is None else unpack_file(file.content, read_seed())
     return {marks.envelope.message: marks for marks in found.values()}
+
+
+def waiting_records(crash: Crash) -> Iterator[tuple[str, int, ClusterRecord]]:
+    """Yield (domain, cluster, record) for all stored mail that a process would find. The model's root is queue/."""
+    for path, file in crash.files.items():
+        top, _, rest = path.partition("/")
+        domain, _, name = rest.partition("/")
+        number = cluster_number(name)
+        if top == "ondemand" and number is not None:
+            for record in unpack_cluster(file.content).pending:
+                yield domain, number, record
 
 
 def broken(model: CrashModel, layout: Layout, *checks: Check, most: int = 2048) -> tuple[int, list[str]]:

@@ -1,5 +1,9 @@
-"""The limits of destinations: control/destinationconcurrency and its like, destinationlimits, destinationrate. Pure."""
+"""The limits of destinations: control/destinationconcurrency and its like, destinationlimits, destinationrate. Pure.
 
+queue-send's scheduler and the runs of queue-ondemand obey them. Where a home has several queues, each has its share.
+"""
+
+from collections import deque
 from typing import NamedTuple
 
 from queue_wire.control.destinationlimits import NO_LINES, LimitLine, LimitLines
@@ -9,6 +13,7 @@ from queue_wire.control.smtproutes import Routes, find_nexthop
 
 # Seconds of a queue's turn, where several queues together may have fewer jobs than there are queues.
 TURN_SECONDS = 30.0
+CLOCK_SLACK = 60.0  # Seconds that the time of an event may differ: it is the time at the start of a turn of the loop.
 
 
 class QueueShare(NamedTuple):
@@ -21,26 +26,26 @@ class QueueShare(NamedTuple):
     queues: int = 1
 
     def part(self, limit: int) -> int:
-        """Returns its part of a number of jobs; 0 if there are fewer than queues, and it gets none."""
+        """Return its part of a number of jobs; 0 if there are fewer than queues, and it gets none."""
         return limit // self.queues + int(self.place < limit % self.queues)
 
     def channel_part(self, limit: int) -> int:
-        """Returns its part of a channel's jobs: at least one, so that no queue stands still, unless there are none."""
+        """Return its part of a channel's jobs: at least one, so that no queue stands still, unless there are none."""
         return max(self.part(limit), min(limit, 1))
 
     def rate(self, rate: tuple[int, float]) -> tuple[int, float]:
-        """Returns its part of a rate: of its messages, or one of them in a longer time."""
+        """Return its part of a rate: of its messages, or one of them in a longer time."""
         messages, seconds = rate
         if messages < self.queues:
             return 1, seconds * self.queues / messages
         return self.part(messages), seconds
 
     def window(self, limit: int) -> tuple[int, int]:
-        """Returns its part of a destination's jobs, and 0; where it is none, 1 and the limit: the queues take turns."""
+        """Return its part of a destination's jobs, and 0; where it is none, 1 and the limit: the queues take turns."""
         return (self.part(limit), 0) if limit >= self.queues else (1, limit)
 
     def next_turn(self, now: float, limit: int) -> float:
-        """Returns when its next turn begins, or `now` in its turn; `limit` queues have one at the same time."""
+        """Return when its next turn begins, or `now` in its turn; `limit` queues have one at the same time."""
         slot = int(now / TURN_SECONDS)
         wait = next(
             (ahead for ahead in range(self.queues) if (self.place - slot - ahead) % self.queues < limit), 0
@@ -79,7 +84,7 @@ class Limits(NamedTuple):
         return self.rate is not None or self.turns > 0
 
     def divided(self, share: QueueShare) -> "Limits":
-        """Returns the part of one of several queues."""
+        """Return the part of one of several queues."""
         if share.queues == 1:
             return self
         most, turns = share.window(self.most)
@@ -108,7 +113,7 @@ class LimitTable:
         self._relays = frozenset(relays.name for relays in used if relays is not None)
 
     def limits(self, name: bytes, default: Limits) -> Limits:
-        """Returns the limits of a destination, by its name; those of one of several queues are divided."""
+        """Return the limits of a destination, by its name; those of one of several queues are divided."""
         line = self._line(name) if self._any else None
         if line is None:
             return default.divided(self._share)
@@ -134,7 +139,7 @@ class LimitTable:
         return lines.relays.get(name)
 
     def relay(self, name: bytes) -> bytes | None:
-        """Returns the relay that takes the mail of several destinations, this one among them; None if none does.
+        """Return the relay that takes the mail of several destinations, this one among them; None if none does.
 
         A relay is one destination for all its domains without a line, and each domain with a line is one of its own.
         """
@@ -144,3 +149,43 @@ class LimitTable:
             return name
         relay, relayed = find_nexthop(self._routes, name)
         return relay if relayed else None
+
+
+class RateLimited:
+    """A destination or a relay: its limits, and its recent starts, which are counted for the rate."""
+
+    __slots__ = ("checked_at", "in_flight", "limits", "name", "starts")
+
+    def __init__(self, name: bytes, limits: Limits) -> None:
+        self.name = name
+        self.limits = limits
+        self.in_flight = 0  # Jobs.
+        self.checked_at = 0.0  # The latest time for which the scheduler has a timer.
+        self.starts: deque[float] = deque()
+
+    def own_start(self, now: float) -> float:
+        """Return when its rate allows the next job, in seconds since the epoch; `now` or earlier is at once.
+
+        Where several queues have turns, that is in its turn.
+        """
+        limits = self.limits
+        turn = limits.share.next_turn(now, limits.turns) if limits.turns else now
+        if limits.rate is None:
+            return turn
+        messages, seconds = limits.rate
+        # A start in the future was counted before the clock was set back.
+        while self.starts and not now - seconds < self.starts[0] <= now + CLOCK_SLACK:
+            self.starts.popleft()
+        return max(turn, self.starts[-messages] + seconds) if len(self.starts) >= messages else turn
+
+    def count_start(self, now: float) -> None:
+        """Counts the start of a job."""
+        self.in_flight += 1
+        if self.limits.rate is not None:
+            self.starts.append(now)
+
+    def take_limits(self, limits: Limits) -> None:
+        """Set new limits, after HUP."""
+        self.limits = limits
+        if limits.rate is None:
+            self.starts.clear()
