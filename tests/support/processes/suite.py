@@ -62,11 +62,11 @@ class Suite:
         self.lines: list[str] = []
         self._more = threading.Condition()
         replaced = daemons_replaced(programs)
-        plain = user is None and not wrapper and not inherited and replaced is not None
+        plain = user is None and not wrapper and not inherited and not options and replaced is not None
         self.process: subprocess.Popen[bytes] | Forked
         if plain and not executed and can_fork("queue-start"):
             wrappers = {"queue-send": send_wrapper}
-            self.process = _fork(home, log, options, wrappers, replaced or {})
+            self.process = _fork(home, log, wrappers, replaced or {})
         else:
             self.process = subprocess.Popen(
                 [*(wrapper or send_wrapper), *program("queue-start", programs), "--home", home.path, *options],
@@ -203,12 +203,12 @@ def daemons_replaced(programs: Path) -> dict[str, str] | None:
 
 
 def _fork(
-    home: Home, log: int, options: tuple[str, ...], wrappers: dict[str, tuple[str, ...]], replaced: dict[str, str]
+    home: Home, log: int, wrappers: dict[str, tuple[str, ...]], replaced: dict[str, str]
 ) -> Forked:
     """Start a suite as a fork, with its log on a descriptor, or on a pipe."""
     reader, writer = os.pipe() if log == subprocess.PIPE else (-1, os.dup(log))
     nothing = os.open(os.devnull, os.O_RDWR)
-    words = [str(BIN / "queue-start"), "--home", home.path, *options]
+    words = [str(BIN / "queue-start"), "--home", home.path]
     numbers = {0: nothing, 1: writer, 2: writer}
     try:
         process = fork("queue-start", words, numbers, session=True, wrappers=wrappers, replaced=replaced)
