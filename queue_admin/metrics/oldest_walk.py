@@ -99,7 +99,7 @@ class OldestWalk:
             line = lines.get(name)
             totals = self._stored["none" if line is None else "atrn" if line.turns else "etrn"]
             try:
-                yield from _add_domain(totals, StoredDomain(home, name))
+                yield from _add_domain(totals, StoredDomain(home, name, {}))
             except Failure:
                 continue
 
