@@ -192,7 +192,7 @@ def test_what_is_stored_for_a_domain_is_found_and_has_its_story(site: tuple[Queu
     walk = OldestWalk(open_layout(queue.home.queue), queue.home)
     for _ in walk.steps():
         pass
-    assert walk.found is not None and sum(each.recipients for each in walk.found.stored.values()) == 1
+    assert walk.found is not None and sum(each.recipients for each in walk.found.stored.values()) == 2
     shown = "".join(str(each) for each in status(reading()._replace(walked=walk.found), samples(), []))
     assert "recipients, for on-demand domains" in shown
 
