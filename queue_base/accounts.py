@@ -37,7 +37,8 @@ def queue_owner(home: Home) -> Owner:
         found = os.stat(home.owned)
     except OSError as error:
         # Several queues have disks of their own. A queue that init made below the mount point would be hidden later.
-        advice = "is its disk mounted?" if home.several and home.is_chosen else "queuectl init makes a home"
+        new = f"is its disk mounted? If it is new, queuectl --queue {home.name} init makes it"
+        advice = new if home.several and home.is_chosen else "queuectl init makes a home"
         raise Temporary(f"unable to use {home.owned}: {reason(error)}; {advice}") from error
     return Owner(found.st_uid, found.st_gid)
 

@@ -13,8 +13,8 @@ Nor is a success of fsync enough: that of ext4 returns 0 for a name that an abor
 file system is marked as failed a moment later. A change fails from the abort on, so after the syncs of a group each
 file system is asked for one (`check_works`).
 
-Writing of many files is started for all of them (sync_file_range(2)) before the first
-fsync, and several threads fsync at once, unless fsync does not wait, as on a tmpfs.
+Writing of many files is started for all of them (sync_file_range(2)) before the first fsync, and several threads fsync
+at once, unless fsync does not wait, as on a tmpfs.
 
 Every method raises OSError as the system call raised it, with the path.
 """

@@ -66,7 +66,7 @@ class Acceptance:
                 fate = "no mail is taken" if self._databytes is None else "the old value stays"
                 self._warn(f"{error}; {fate}")
             self._fault = str(error)
-        self.writer.inflow.closed()  # It reads queueminfree, which `begin` compares with the room on the disk.
+        self.writer.inflow.reread()
 
     def _look(self, now: float) -> None:
         """Look at the marks and the control files if that was some time ago."""

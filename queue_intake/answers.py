@@ -5,7 +5,7 @@ from collections import deque
 from queue_wire.pipes.package_reader import Package, Protocol
 from queue_wire.pipes.qmtp import PERMANENT, pack_answer
 
-_IMPOSSIBLE = pack_answer(PERMANENT, b"not an address: too long, or with a NUL (#5.1.3)")
+_INVALID = pack_answer(PERMANENT, b"not an address: too long, or with a NUL (#5.1.3)")
 # What `collect` returns at least while there is more: answers for many recipients are made as the client reads them.
 _PIECE = 32768
 # What a run takes of memory: a tuple, a number, and its place in the row.
@@ -71,27 +71,27 @@ class Answers:
 
 
 def answer_runs(
-    package: Package, protocol: Protocol | None, letter: bytes, text: bytes, too: bool = True
+    package: Package, protocol: Protocol | None, letter: bytes, text: bytes, refuses_invalid: bool = True
 ) -> deque[tuple[bytes, int]]:
     """Return the answers to a package: one for QMQP, one for each recipient for QMTP. Neighbours in it differ.
 
-    Recipients that cannot be one are refused for that, unless the whole package is refused (`too` is False).
+    Invalid recipients are refused as such, unless the whole package is refused (`refuses_invalid` is False).
     """
     answer = pack_answer(letter, text)
     if protocol is Protocol.QMQP:
         return deque([(answer, 1)])
     runs: deque[tuple[bytes, int]] = deque()
-    at = row = 0  # `row` is the number of impossible recipients in a row before `at`.
-    for place in package.impossible if too else ():
+    at = row = 0  # `row` is the number of invalid recipients in a row before `at`.
+    for place in package.invalid if refuses_invalid else ():
         if place > at:
             if row:
-                runs.append((_IMPOSSIBLE, row))
+                runs.append((_INVALID, row))
             runs.append((answer, place - at))
             row = 0
         row += 1
         at = place + 1
     if row:
-        runs.append((_IMPOSSIBLE, row))
+        runs.append((_INVALID, row))
     if package.sent > at:
         runs.append((answer, package.sent - at))
     return runs

@@ -41,7 +41,7 @@ MEMORY_MOST = 64 << 20
 
 _NO_MEMORY = Refusal(TEMPORARY, "too many recipients are being taken from all clients; try again later (#4.3.2)")
 _TOO_MANY = Refusal(PERMANENT, "too many recipients (#5.5.3)")
-_HOPELESS = Refusal(PERMANENT, "too many recipients that are no addresses (#5.1.3)")
+_TOO_MANY_INVALID = Refusal(PERMANENT, "too many recipients that are no addresses (#5.1.3)")
 _NO_SENDER = Refusal(PERMANENT, "not a sender: too long, or with a NUL (#5.1.7)")
 _NO_RECIPIENT = Refusal(PERMANENT, "no recipient (#5.5.1)")
 _NO_FACTS = Refusal(PERMANENT, "only the queue's own programs may say whose message it is (#5.7.1)")
@@ -386,13 +386,13 @@ class ClientConnection:
         assert incoming is not None
         if package.sender is None:
             self._refuse(incoming, _NO_SENDER)
-        elif package.hopeless:
-            self._refuse(incoming, _HOPELESS)
+        elif package.too_many_invalid:
+            self._refuse(incoming, _TOO_MANY_INVALID)
         elif package.too_many:
             self._refuse(incoming, _TOO_MANY)
         elif not package.recipients:
             self._refuse(incoming, _NO_RECIPIENT)
-        elif package.impossible and self._memory.used > MEMORY_MOST:
+        elif package.invalid and self._memory.used > MEMORY_MOST:
             self._refuse(incoming, _NO_MEMORY)  # Their answers would take memory until the client reads them.
         place = self._answers.reserve()
         name = self.client.name
@@ -413,10 +413,11 @@ class ClientConnection:
         ]
 
     def _answer(self, place: Place, package: Package, refusal: Refusal) -> None:
-        # Impossible recipients are the reason for it if there is no other one.
-        too = refusal is _NO_RECIPIENT
+        # Invalid recipients are the reason for it if there is no other one.
+        refuses_invalid = refusal is _NO_RECIPIENT
         text = refusal.text.encode("utf-8", "replace")
-        self._answers.settle(place, answer_runs(package, self._reader.protocol, refusal.letter, text, too))
+        runs = answer_runs(package, self._reader.protocol, refusal.letter, text, refuses_invalid)
+        self._answers.settle(place, runs)
 
     def decide(self, message: ReceivedMessage, text: bytes, now: float) -> None:
         """Take what became of a message; `text` is that of K. It is the last of the message."""

@@ -25,6 +25,7 @@ from queue_send.admin.orders import Orders
 from queue_send.admin.queries import Queries
 from queue_send.admin.rereads import Rereads
 from queue_send.admin.watchdog import Watchdog
+from queue_send.cleaner import Cleaner
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles, seconds_in_environment
 from queue_send.counters import Counters
@@ -41,7 +42,7 @@ from queue_send.messages.life_cycle import Messages
 from queue_send.messages.message_files import Store
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
-from queue_send.peers import Cleaner, Notices, TodoCommands
+from queue_send.peers import Notices, TodoCommands
 from queue_send.readiness import Readiness
 from queue_send.running_queues import RunningQueues
 from queue_wire import logline
@@ -61,7 +62,7 @@ class QueueSend:
     """The parts of the loop, and the signals."""
 
     def __init__(self, home: Home, remotes: int, on_demand: bool = False) -> None:
-        """Reads the control files and opens the queue; `remotes` queue-remotes run, and queue-ondemand if `on_demand`.
+        """Read the control files and open the queue; `remotes` queue-remotes run, and queue-ondemand if `on_demand`.
 
         Raises Temporary, OSError.
         """
@@ -97,7 +98,7 @@ class QueueSend:
         )  # fmt: skip
         todo = Notices(
             "queue-todo", processes.TODO_NOTICES, commands, messages.arrive, log, budget, shutdown,
-            announce=self._announce, passed=messages.none_late, answer=messages.answer, freeze=messages.freeze,
+            announce=self._announce, passed=messages.none_late, answer=messages.answer, hold=messages.hold_new,
             defer=messages.defer_classification,
         )  # fmt: skip
         pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, budget, shutdown)
@@ -138,7 +139,7 @@ class QueueSend:
         self._delays.announce(pid)
 
     def turn(self) -> None:
-        """Makes one turn of the loop: waits until a part has something to do, then runs all parts."""
+        """Make one turn of the loop: wait until a part has something to do, then run all parts."""
         poll, clock = select.poll(), self._clock
         poll.register(self._signals.descriptor, select.POLLIN)
         now = clock.now()
@@ -173,7 +174,7 @@ class QueueSend:
             self._rereads.reread(self._clock.now())
 
     def may_exit(self) -> bool:
-        """Returns whether queue-send is to exit, nothing is in flight, and queue-todo has ended or TODO_WAIT is over.
+        """Return whether queue-send is to exit, nothing is in flight, and queue-todo has ended or TODO_WAIT is over.
 
         The first call after TERM tells queue-todo to exit. queue-send reads its notices until then, because the log
         lines of messages that it has classified must not be lost: the next run finds such messages on the disk, but
@@ -194,7 +195,7 @@ class QueueSend:
         return any(channel.busy for channel in self._channels) or self._bouncer.busy or self._delays.busy
 
     def finish(self) -> int:
-        """Writes the rest of the log; returns the exit code, 111 if a peer was lost, or lines of the log."""
+        """Write the rest of the log; return the exit code, 111 if a peer was lost, or lines of the log."""
         self._admin.close()
         self._messages.report_unclassified()
         self._log.put(logline.EXITING)
@@ -203,7 +204,7 @@ class QueueSend:
 
 
 def take_options(words: list[str]) -> tuple[int, bool]:
-    """Returns how many queue-remotes run, and whether queue-ondemand does, by the words of the command line after
+    """Return how many queue-remotes run, and whether queue-ondemand does, by the words of the command line after
     --home. Raises Usage.
     """
     on_demand = words[-1:] == ["--ondemand"]
@@ -211,7 +212,7 @@ def take_options(words: list[str]) -> tuple[int, bool]:
 
 
 def take_remotes(words: list[str]) -> int:
-    """Returns how many queue-remotes run. Raises Usage."""
+    """Return how many queue-remotes run. Raises Usage."""
     if not words:
         return 1
     if words[0] != "--remotes" or len(words) > 2:
@@ -223,7 +224,7 @@ def take_remotes(words: list[str]) -> int:
 
 
 def take_descriptors(home: Home, remotes: int, on_demand: bool = False) -> None:
-    """Checks that queue-start opened the pipes, and closes them on exec. Raises Usage, Failure."""
+    """Check that queue-start opened the pipes, and close them on exec. Raises Usage, Failure."""
     others = [descriptor for pipes in processes.remote_pipes(remotes)[1:] for descriptor in pipes]
     if on_demand:
         others += [processes.ONDEMAND_JOBS, processes.ONDEMAND_REPORTS]
@@ -242,7 +243,7 @@ def take_descriptors(home: Home, remotes: int, on_demand: bool = False) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Runs queue-send; returns 0 after TERM, 111 after the loss of a peer or of lines of the log, else a code of
+    """Run queue-send; return 0 after TERM, 111 after the loss of a peer or of lines of the log, else a code of
     queue_base.errors.
     """
     try:

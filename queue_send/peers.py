@@ -1,4 +1,4 @@
-"""The pipes to queue-todo, queue-pickup and queue-intake (notices) and to queue-clean (removals).
+"""The pipes to the peers that send notices: queue-todo, queue-pickup and queue-intake.
 
 A turn of the loop reads at most NOTICES_A_TURN bytes of notices, and works READING seconds on them, so that a burst of
 new mail does not delay deliveries; the rest waits for the next turns, and nothing more is read until it is done.
@@ -10,15 +10,12 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
 
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
-from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.cleaning import ANSWERS, REMOVED, TODO, Removal, pack_clean
 from queue_wire.pipes.notice import (
     ANNOUNCE,
     EXIT,
@@ -31,7 +28,7 @@ from queue_wire.pipes.notice import (
     Classified,
     ClassifyAnswer,
     ClassifyDeferral,
-    Frozen,
+    Held,
     Notice,
     NoticeReader,
     Reread,
@@ -41,10 +38,7 @@ from queue_wire.pipes.notice import (
 
 NOTICES_A_TURN = 16384  # Bytes: about a hundred messages with their log lines.
 READING = 0.002  # Seconds of a turn for reading them.
-# Messages that wait for their removal; with more, no delivery is started, so that a slow disk does not fill up.
-WAITING_MOST = 50_000
 _ANNOUNCED = (b"A", b"K", b"M")  # Records about announced messages begin so.
-ANSWERS_A_TURN = 200  # Answers, and repeated requests: an answer may free the number of a new message.
 
 
 class TodoCommands:
@@ -61,39 +55,39 @@ class TodoCommands:
         self.closed = False
 
     def send(self, command: bytes) -> None:
-        """Sends a command (queue_wire.pipes.notice)."""
+        """Send a command (queue_wire.pipes.notice)."""
         self.announces = self.announces or command in (ANNOUNCE, FIRST)
         if not self.closed:
             self._pipe.put(command)
 
     def send_reread(self) -> int:
-        """Tells queue-todo to read its control files and todo/ again; returns how often it was told."""
+        """Tell queue-todo to read its control files and todo/ again; return how often it was told."""
         if not self.closed:
             self._rereads += 1
             self.send(REREAD)
         return self._rereads
 
     def resubmit(self, message: int) -> None:
-        """Tells queue-todo to classify a message now that it could not classify; all of them if the number is 0."""
+        """Tell queue-todo to classify a message now that it could not classify; all of them if the number is 0."""
         self.send(pack_resubmission(message))
 
     def ask_passed(self) -> None:
-        """Asks queue-todo to tell when it has sent the notices of all messages that may be classified now."""
+        """Ask queue-todo to tell when it has sent the notices of all messages that may be classified now."""
         self.send(PASSED)
 
     def send_exit(self) -> None:
-        """Tells queue-todo to exit, once. It sends the notices that it has before that."""
+        """Tell queue-todo to exit, once. It sends the notices that it has before that."""
         if not self._exit_sent:
             self._exit_sent = True
             self.send(EXIT)
 
     def prepare(self, poll: "select.poll") -> None:
-        """Waits for room in the pipe."""
+        """Wait for room in the pipe."""
         if self._pipe.unwritten and not self.closed:
             poll.register(self._pipe.descriptor, select.POLLOUT)
 
     def flush(self) -> None:
-        """Writes what the pipe takes."""
+        """Write what the pipe takes."""
         try:
             if not self.closed:
                 self._pipe.flush()
@@ -116,11 +110,11 @@ class Notices:
         announce: Callable[[int], None] | None = None,
         passed: Callable[[], None] | None = None,
         answer: Callable[[ClassifyAnswer], None] | None = None,
-        freeze: Callable[[int], None] | None = None,
+        hold: Callable[[int], None] | None = None,
         defer: Callable[[ClassifyDeferral], None] | None = None,
     ) -> None:
-        """Calls `arrive` with each message, and `announce` with its injector's pid before its line is logged; `passed`
-        when the answer to `ask_passed` comes; `answer` with the answer to a request to classify a message; `freeze`
+        """Call `arrive` with each message, and `announce` with its injector's pid before its line is logged; `passed`
+        when the answer to `ask_passed` comes; `answer` with the answer to a request to classify a message; `hold`
         with a new message that has a mark in hold/, before it arrives; `defer` with one that could not be classified.
         """
         self._log = log
@@ -133,7 +127,7 @@ class Notices:
         self._announce = announce
         self._passed = passed
         self._answer = answer
-        self._freeze = freeze
+        self._hold = hold
         self._defer = defer
         self._reader = NoticeReader()
         self._records: deque[bytes] = deque()  # Read, but not carried out yet.
@@ -143,11 +137,11 @@ class Notices:
         self.lost = False
 
     def send_reread(self) -> int:
-        """Tells the peer to read its control files and todo/ again; returns what `rereads` is when it has answered."""
+        """Tell the peer to read its control files and todo/ again; return what `rereads` is when it has answered."""
         return 0 if self._commands is None else self._commands.send_reread()
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for notices, unless the log is full: their lines would only pile up."""
+        """Wait for notices, unless the log is full: their lines would only pile up."""
         if not self.lost and not self._log.full and not self._records:
             poll.register(self._notices, select.POLLIN)
         if not self.lost and self._commands is not None:
@@ -175,7 +169,7 @@ class Notices:
             return
 
     def write(self) -> None:
-        """Answers that lines are in the log; writes commands."""
+        """Answer that lines are in the log; write commands."""
         if self._commands is not None and not self.lost:
             while self._may_answer:
                 self._asks.popleft()
@@ -211,9 +205,9 @@ class Notices:
         elif isinstance(notice, ClassifyAnswer):
             if self._answer is not None:
                 self._answer(notice)
-        elif isinstance(notice, Frozen):
-            if self._freeze is not None:
-                self._freeze(notice.message)
+        elif isinstance(notice, Held):
+            if self._hold is not None:
+                self._hold(notice.message)
         elif isinstance(notice, ClassifyDeferral):
             if self._defer is not None:
                 self._defer(notice)
@@ -233,155 +227,10 @@ class Notices:
         self._log.put(logline.info_message(notice.message, notice.size, notice.sender, notice.pid, notice.uid))
 
     def _reject(self, error: FormatError, announced: bool) -> None:
-        """Logs that something could not be read; exits if it may have been about an announced message.
+        """Log that something could not be read; exit if it may have been about an announced message.
 
         Such a message would never be delivered or classified in this run.
         """
         self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
         if announced and not self._shutdown.begun:
             self._shutdown.lose(self._peer)
-
-
-class Cleaner:
-    """The pipes to queue-clean: `ids` for message numbers, `answers` for one byte each, in the same order.
-
-    Until the answer has come, the number is in use. A notice about a new message of the same number, which may come
-    before the answer, is kept until then: `take_notices` returns it.
-    """
-
-    def __init__(self, ids: int, answers: int, log: Log, shutdown: Shutdown) -> None:
-        self._log = log
-        self._shutdown = shutdown
-        self._ids = OutPipe(ids)
-        self._answers = answers
-        self._asked: deque[tuple[Removal, float]] = deque()  # With the time of the request.
-        self._again: list[tuple[float, Removal]] = []
-        # Requests for messages that were not classified, with the time, until the log is written up to a position.
-        self._unlogged: deque[tuple[int, Removal, float]] = deque()
-        self._removed: list[int] = []
-        self._held: dict[int, Notice | None] = {}
-        self._kept: list[Notice] = []
-        self.lost = False
-
-    def reserve(self, message: int) -> None:
-        """Keeps a number in use until `free`: deliveries of a message that is gone are in flight."""
-        self._held.setdefault(message, None)
-
-    def free(self, message: int) -> None:
-        """Frees a number; a notice that was kept for it comes."""
-        notice = self._held.pop(message, None)
-        if notice is not None:
-            self._kept.append(notice)
-
-    def take_notices(self) -> list[Notice]:
-        """Returns kept notices whose number is free now."""
-        notices, self._kept = self._kept, []
-        return notices
-
-    @property
-    def held(self) -> list[int]:
-        """The numbers of messages that are being removed."""
-        return list(self._held)
-
-    def take_removed(self) -> list[int]:
-        """Returns the messages that were removed since the last call."""
-        removed, self._removed = self._removed, []
-        return removed
-
-    def remove(self, removal: Removal, now: float) -> None:
-        """Asks for the removal of a message that has ended."""
-        self._held[removal.message] = None
-        if removal.files == TODO:
-            self._unlogged.append((self._log.position, removal, now))
-        else:
-            self._ask(removal, now)
-
-    def _ask(self, removal: Removal, now: float) -> None:
-        self._asked.append((removal, now))
-        self._ids.put(pack_clean(*removal))
-
-    def lag(self, now: float) -> tuple[int, float]:
-        """Returns how many messages wait for their removal, and the seconds that the oldest request has waited."""
-        return len(self._held), max(0.0, now - self._asked[0][1]) if self._asked else 0.0
-
-    @property
-    def behind(self) -> bool:
-        """Whether so many messages wait for their removal that no delivery is to be started."""
-        return len(self._held) > WAITING_MOST
-
-    def holds(self, message: int) -> bool:
-        """Returns whether the number is that of a message that is being removed."""
-        return message in self._held
-
-    def defer(self, notice: Notice) -> bool:
-        """Keeps a notice and returns True, if its number is in use; else returns False."""
-        if notice.message not in self._held:
-            return False
-        if self.lost:
-            self.free(notice.message)
-            return False
-        self._held[notice.message] = notice
-        return True
-
-    @property
-    def busy(self) -> bool:
-        """Whether requests have not been written yet. The answers need not be waited for."""
-        return bool(self._ids.unwritten or self._unlogged) and not self.lost
-
-    def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for answers, for room in the pipe, and for the next repeated request."""
-        if self.lost:
-            return 3600.0
-        poll.register(self._answers, select.POLLIN)
-        if self._ids.unwritten:
-            poll.register(self._ids.descriptor, select.POLLOUT)
-        if self._removed or self._kept or (self._unlogged and self._log.has_written(self._unlogged[0][0])):
-            return 0.0
-        return max(0.0, self._again[0][0] - now) if self._again else 3600.0
-
-    def run(self, ready: dict[int, int], now: float) -> None:
-        """One turn: answers, repeats."""
-        if self.lost:
-            return
-        try:
-            if self._answers in ready:
-                for answer in read_available(self._answers, ANSWERS_A_TURN) or b"":
-                    self._take(answer, now)
-            for _ in range(ANSWERS_A_TURN):
-                if not self._again or self._again[0][0] > now:
-                    break
-                self._ask(heappop(self._again)[1], now)
-        except PeerLost:
-            self._lose()
-
-    def write(self) -> None:
-        """Writes requests."""
-        if self.lost:
-            return
-        while self._unlogged and self._log.has_written(self._unlogged[0][0]):
-            _, removal, since = self._unlogged.popleft()
-            self._ask(removal, since)
-        try:
-            self._ids.flush()
-        except PeerLost:
-            self._lose()
-
-    def _lose(self) -> None:
-        self.lost = True
-        self._shutdown.lose("queue-clean")
-        # No answer comes any more. A new message of a number shows that the earlier one is gone.
-        for message in [message for message, notice in self._held.items() if notice is not None]:
-            self.free(message)
-
-    def _take(self, answer: int, now: float) -> None:
-        if not self._asked or answer not in ANSWERS:
-            self._log.warning("internal error: queue-clean sent something impossible")
-            return
-        removal, _ = self._asked.popleft()
-        message = removal.message
-        if answer != REMOVED[0]:
-            self._log.warning(f"unable to clean up msg {message}; will try again later")
-            heappush(self._again, (now + AGAIN_AFTER, removal if removal.files == TODO else Removal(message)))
-            return
-        self._removed.append(message)
-        self.free(message)

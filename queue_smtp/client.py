@@ -740,7 +740,7 @@ class SmtpClient:
             self._events.append(result)
 
     def _decline(self, problem: Problem, reply: Reply | None = None, details: str = "") -> ClientState:
-        """End the connection in good order: the server does not want us, or cannot do what we need."""
+        """End the connection with QUIT: the server does not want us, or cannot do what we need."""
         self._out.append(b"QUIT\r\n")
         self._fail(problem, reply, details)
         self.state = _QUIT

@@ -117,7 +117,7 @@ class ServerSession:
         raise NotImplementedError
 
     def forget_input(self) -> None:
-        """Forget what the client has sent behind the open question: it is gone, and would hear of none of it."""
+        """Forget what the client has sent behind the open question: it is gone, and would get no reply to it."""
         raise NotImplementedError
 
     def _ask(self, question: Question) -> None:

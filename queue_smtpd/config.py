@@ -120,7 +120,7 @@ def read_config(home: Home) -> SmtpdConfig:
         read_parsed(home, "proxyclients", unpack_networks) or (),
         read_parsed(home, "xclients", unpack_networks) or (),
         frozenset(authserv - {b""}),
-        # What its lines say is queue-ondemand's business.
+        # Whether there is one; queue-ondemand reads its lines.
         read_control(home, "ondemand") is not None,
         read_parsed(home, "ondemandusers", unpack_on_demand_users) or {},
     )

@@ -52,7 +52,7 @@ from queue_smtpd.processes.smtp_daemon import Numbering, TlsSource, run_daemon
 from queue_smtpd.processes.super_server import Endpoint, GivenConnection, unpack_given
 from queue_smtpd.processes.workers import run_workers
 from queue_smtpd.proxy_reader import ProxyHeaderReader, ProxyReaders, proxied_ends
-from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.recipient_lookups import MailboxLookups
 from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_smtpd.sessions.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
@@ -205,7 +205,7 @@ async def _serve(
     proxies: tuple[Network, ...] | None,
 ) -> None:
     loop = asyncio.get_running_loop()
-    links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
+    links, lookups = IntakeLinks(home, loop), MailboxLookups(home, loop)
     connections = OpenConnections(links, lookups, log, authenticator, limits, GreetingPauses(loop), checks)
 
     readers = ProxyReaders(connections, os.getpid)

@@ -44,7 +44,7 @@ class _OpenQuestion(NamedTuple):
 class _CheckerLink(asyncio.Protocol):
     """The connection to the checker."""
 
-    def __init__(self, lookups: "RecipientAsker") -> None:
+    def __init__(self, lookups: "MailboxLookups") -> None:
         self._lookups = lookups
         self._transport: asyncio.Transport | None = None
         self._reader = NetstringReader(VERDICT_MOST)
@@ -88,8 +88,8 @@ class _CheckerLink(asyncio.Protocol):
         self.close("it has closed the connection")
 
 
-class RecipientAsker:
-    """The questions of this process."""
+class MailboxLookups:
+    """The lookups of this process: the questions that the checker has not answered."""
 
     def __init__(self, home: Home, loop: asyncio.AbstractEventLoop) -> None:
         # That of any queue does: all have the same users.

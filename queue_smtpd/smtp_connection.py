@@ -36,7 +36,7 @@ from queue_smtpd.milter.message_spool import SpoolMemory
 from queue_smtpd.milter.milter_link import MilterAlerts
 from queue_smtpd.milter.session_filter import FilterPlace, FilterVerdict, SessionFilter
 from queue_smtpd.processes.log_writer import LogWriter
-from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.recipient_lookups import MailboxLookups
 from queue_smtpd.reversal import Reversal
 from queue_smtpd.server_counters import ServerCounters
 from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted
@@ -113,7 +113,7 @@ class OpenConnections:
     def __init__(
         self,
         links: IntakeLinks,
-        lookups: RecipientAsker,
+        lookups: MailboxLookups,
         log: LogWriter,
         authenticator: Authenticator,
         limits: ClientLimits,
@@ -328,7 +328,7 @@ class SmtpConnection:
         if self._reversal is not None:
             self._reversal.hold(False)
 
-    # From whoever runs the loop.
+    # From the daemon, or the process of one connection.
 
     @property
     def proven(self) -> bool:
@@ -392,7 +392,7 @@ class SmtpConnection:
         if not self._session.in_transaction:
             self.end(replies.SHUTTING_DOWN, "stop", now)
 
-    # Ours.
+    # Input and output.
 
     def _take_slice(self) -> None:
         """Take some of what was read; the rest in a later turn of the loop."""

@@ -115,7 +115,7 @@ class TodoGroup:
     `announced` are the messages that are announced. `absent` are messages of `requests` that are not in todo/
     any more, or are others.
 
-    `frozen` are messages whose mark in hold/ was made, or begun, with its reason.
+    `held` are messages whose mark in hold/ was made, or begun, with its reason.
 
     `together` are messages that were deferred because their common sync failed, possibly because of one of them.
     """
@@ -132,7 +132,7 @@ class TodoGroup:
         requests: Mapping[int, tuple[int, Announcement]] | None = None,
         marks: LeftMarks | None = None,
         holds: HoldTable = NO_HOLDS,
-        frozen: Mapping[int, bytes] | None = None,
+        held: Mapping[int, bytes] | None = None,
         classes: Mapping[int, str] | None = None,
     ) -> None:
         """`large` allows an envelope of any size, for a group of one message.
@@ -140,7 +140,7 @@ class TodoGroup:
         Of `announce`, those that may be are announced. `scanned` were found by a scan, and may have files of an
         interrupted classification. `requests` have the done bits and the announcement of messages to be classified
         because queue-send asks for it. `marks` are what an earlier run has left. A message that one of `holds` fits is
-        not announced, and gets a mark in hold/. `frozen` are messages, and others of their numbers, that may have such
+        not announced, and gets a mark in hold/. `held` are messages, and others of their numbers, that may have such
         a mark of an attempt that failed, with its reason: it is removed if no hold fits. `classes` has the class of
         each message that is not of the first one.
         """
@@ -155,8 +155,8 @@ class TodoGroup:
         self._parked: set[int] | None = None  # Those with a mark in corrupt/, if its directories were read.
         self._holds = holds
         self._classes = classes or {}
-        self._frozen_before = frozen or {}
-        self.frozen: dict[int, bytes] = {}
+        self._held_before = held or {}
+        self.held: dict[int, bytes] = {}
         self.entries: list[PreparedMessage] = []
         self.unsure: list[PreparedMessage] = []
         self.parked: list[tuple[int, str]] = []
@@ -196,7 +196,7 @@ class TodoGroup:
             except FileNotFoundError:
                 if message in self._requests:
                     self.absent.append(message)
-                self._thaw(message)
+                self._remove_hold(message)
                 continue
             except OSError as error:
                 self._defer(message, error)
@@ -350,9 +350,9 @@ class TodoGroup:
             else:
                 self._commit.unlink(path)
         held = None
-        if request is None and (self._frozen_before or not self._holds.empty):
+        if request is None and (self._held_before or not self._holds.empty):
             hold = None if logged else self._standing_hold(sender, reader.uid, recipients, ordered)
-            held = self._freeze(message, hold)
+            held = self._hold(message, hold)
         if held is None and found.st_mode & HELD_BIT:
             # None if it was released meanwhile.
             held = read_mark(self._layout, message)
@@ -370,25 +370,25 @@ class TodoGroup:
         seen.add([address for _, address in ordered])
         return self._holds.find(sender, uid, seen)
 
-    def _freeze(self, message: int, hold: StandingHold | None) -> bytes | None:
+    def _hold(self, message: int, hold: StandingHold | None) -> bytes | None:
         """Put the mark of a standing hold in hold/, unless the message has one; return its reason. Raises OSError."""
         path = self._layout.hashed("hold", message)
         if hold is None:
-            if message in self._frozen_before:
+            if message in self._held_before:
                 self._remove_mark(message)
             return None
         reason = clean_reason(hold.reason)
         mark = read_mark(self._layout, message)
         # An attempt that the disk refused may have made it, or its name alone; queue-send does not know it then.
-        if mark is None or mark in (b"", self._frozen_before.get(message)):
-            self.frozen[message] = reason
+        if mark is None or mark in (b"", self._held_before.get(message)):
+            self.held[message] = reason
             _replace(self._commit, path, reason + b"\n")
             return reason
         return reason if mark == reason else None
 
-    def _thaw(self, message: int) -> None:
+    def _remove_hold(self, message: int) -> None:
         """Remove the mark of a standing hold whose message is gone, so that it does not hold the next one."""
-        if message in self._frozen_before:
+        if message in self._held_before:
             try:
                 self._remove_mark(message)
             except OSError as error:
@@ -396,7 +396,7 @@ class TodoGroup:
 
     def _remove_mark(self, message: int) -> None:
         """Remove a mark that an attempt which failed has made. Raises OSError."""
-        if read_mark(self._layout, message) in (b"", self._frozen_before[message]):
+        if read_mark(self._layout, message) in (b"", self._held_before[message]):
             self._commit.unlink(self._layout.hashed("hold", message))
 
     def _take_pieces(self, message: int, handle: int, found: os.stat_result) -> Iterator[None]:
@@ -419,7 +419,7 @@ class TodoGroup:
         finally:
             for side in sides:
                 side.close()
-        held = self._freeze(message, self._holds.find(sender, reader.uid, seen))
+        held = self._hold(message, self._holds.find(sender, reader.uid, seen))
         if held is None and found.st_mode & HELD_BIT:
             held = read_mark(self._layout, message)
         self._add(message, mess, found, reader, sender, local, remote, None, held, message in self._requests)

@@ -45,7 +45,7 @@ from queue_wire.pipes.notice import (
     pack_ask,
     pack_classified,
     pack_deferral,
-    pack_frozen,
+    pack_held,
 )
 
 GROUP = 250  # The most messages that share a commit.
@@ -80,7 +80,7 @@ class Pipeline(ClassifyPart):
         self._left_marks = self._read_marks()
         self._holds = holds
         self._begun: set[int] = set()  # Messages that may have files of a classification that failed,
-        self._frozen: dict[int, bytes] = {}  # and those that may have the mark of a standing hold, with its reason.
+        self._held: dict[int, bytes] = {}  # and those that may have the mark of a standing hold, with its reason.
         # The requests of queue-send that have no answer yet, by message, with the done bits; those that are next; and
         # those that the disk has refused, with the time of the next attempt.
         self._requested: dict[int, int] = {}
@@ -208,7 +208,7 @@ class Pipeline(ClassifyPart):
             if self._large is None:
                 messages = [self._large_waiting.popleft()]
                 self._large = TodoGroup(
-                    self._layout, rules, messages, large=True, holds=self._read_holds(), frozen=self._frozen,
+                    self._layout, rules, messages, large=True, holds=self._read_holds(), held=self._held,
                     classes=self._pending.classes_of(messages),
                 )  # fmt: skip
             self._prepare(self._large)
@@ -239,7 +239,7 @@ class Pipeline(ClassifyPart):
             scanned=self._pending.scanned.intersection(messages),
             marks=self._left_marks,
             holds=self._read_holds(),
-            frozen=self._frozen,
+            held=self._held,
             classes=self._pending.classes_of(messages),
         )
 
@@ -335,7 +335,7 @@ class Pipeline(ClassifyPart):
         kept = {entry.message for entry in group.entries}
         kept.update(group.left, group.large, (message for message, _ in chain(group.parked, group.deferred)))
         self._pending.done([message for message in group.messages if message not in kept], self._now)
-        self._note_frozen(group)
+        self._note_held(group)
         self._defer(group)
         self._pending.part(group.together)
         if not group.entries:
@@ -344,21 +344,21 @@ class Pipeline(ClassifyPart):
             if not entry.logged:
                 self._log_arrival(entry)
             if entry.held is not None:
-                self._notices.put(pack_frozen(entry.message))
+                self._notices.put(pack_held(entry.message))
                 self._notices.log(logline.hold_message(entry.message, entry.held))
         self._notices.put(pack_ask(Ask.WRITTEN))
         self._sent.append(group)
         self._groups_sent += 1
 
-    def _note_frozen(self, group: TodoGroup) -> None:
+    def _note_held(self, group: TodoGroup) -> None:
         """Note which messages of a group were not classified and may have a mark that queue-send was not told of."""
-        if self._frozen or group.frozen:
+        if self._held or group.held:
             deferred = {message for message, _ in group.deferred}
             for message in group.messages:
-                if message in deferred and message in group.frozen:
-                    self._frozen[message] = group.frozen[message]
+                if message in deferred and message in group.held:
+                    self._held[message] = group.held[message]
                 elif message not in deferred and message not in group.left and message not in group.large:
-                    self._frozen.pop(message, None)
+                    self._held.pop(message, None)
 
     def _log_arrival(self, entry: PreparedMessage) -> None:
         self._notices.log(logline.new_message(entry.message))

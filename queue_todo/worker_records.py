@@ -23,7 +23,7 @@ from typing import NamedTuple
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.ids import unpack_id
-from queue_wire.pipes.framing import PREFIX_MAX, pack_netstring
+from queue_wire.pipes.framing import PREFIX_MOST, pack_netstring
 from queue_wire.pipes.notice import NOTICE_MOST, Ask, ClassifyRequest, CommandReader, Gone, Resubmission
 
 _TAKEN = re.compile(rb"T(-?[0-9]{1,20}) (-?[0-9]{1,20})")
@@ -174,9 +174,9 @@ class WorkerReader:
 
 def _netstring_end(data: bytes, start: int) -> int:
     """Return where the netstring ends that begins at `start`, -1 if it is not complete. Raises FormatError."""
-    colon = data.find(b":", start, start + PREFIX_MAX + 1)
+    colon = data.find(b":", start, start + PREFIX_MOST + 1)
     if colon < 0:
-        if len(data) - start > PREFIX_MAX:
+        if len(data) - start > PREFIX_MOST:
             raise FormatError(f"worker: no length: {quoted(data[start : start + 20])}")
         return -1
     prefix = data[start:colon]

@@ -87,4 +87,5 @@ class ClosedQueue:
 
 
 def _not_a_home(home: Home, path: str) -> Permanent:
-    return Permanent(f"unable to use {home.path}: {path} is not there; queuectl init makes a home")
+    advice = f"mount its disk, or make it with queuectl --queue {home.name} init" if home.name else ""
+    return Permanent(f"unable to use {home.path}: {path} is not there; {advice or 'queuectl init makes a home'}")

@@ -1,5 +1,6 @@
 """Makes a home, or what is missing in one. Existing files and directories are not changed."""
 
+import os
 import stat
 
 from queue_admin.home.maker import Maker, is_there
@@ -20,7 +21,7 @@ from queue_admin.home.modes import (
 from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
 from queue_base.durable import read_file
-from queue_base.errors import Permanent, Usage
+from queue_base.errors import Permanent, Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import HASHED, count_buckets, is_directory
 from queue_wire.control.lines import unpack_line, unpack_set
@@ -101,7 +102,24 @@ def check_options(home: Home, me: str | None, local: tuple[str, ...], split: int
     _check_agrees(f"{home.control}/me", {me} if me else set(), ())
     _check_agrees(f"{home.control}/locals", set(local), names)
     for one in home.each():
+        _check_place(one, not home.is_chosen)
         _choose_split(one, split)
+
+
+def _check_place(home: Home, with_others: bool) -> None:
+    """Check that a queue that is not there may be made. Raises Temporary.
+
+    If it has run before, its disk is not mounted. An empty queue below the mount point would take mail, and be hidden
+    when the disk is back; so it has to be asked for by name.
+    """
+    if os.path.lexists(home.queue):
+        return
+    if with_others and os.path.lexists(f"{home.run}/lock/{home.name}.running"):
+        why = f"queue {home.name} has run before, so its disk is not mounted"
+        raise Temporary(f"unable to make {home.queue}: {why}; mount it, or --queue {home.name} makes an empty queue")
+    above = os.path.dirname(home.queue)
+    if home.several and not os.path.isdir(above):
+        raise Temporary(f"unable to make {home.queue}: {above} is not there; mount its disk, or make that directory")
 
 
 def _own_name(home: Home, me: str | None) -> tuple[str, ...]:

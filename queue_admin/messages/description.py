@@ -20,7 +20,7 @@ from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_queue_id, unpack_long_id
 from queue_wire.logline import moment
 
-HEADER_MAX = 65536
+HEADER_MOST = 65536
 NEWLINE = b"\n"
 
 
@@ -38,13 +38,12 @@ def find_message(layout: Layout, name: str) -> Snapshot:
     return snapshot
 
 
-def find_stored(home: Home, name: str) -> list[StoredMessage]:
+def find_stored(mail: StoredMail, name: str) -> list[StoredMessage]:
     """Return what is stored of a message with an id. Raises Usage if the id is invalid, or several messages have it."""
     try:
         message, birth = unpack_long_id(name)
     except FormatError as error:
         raise Usage(f"unable to find message: {error}") from error
-    mail = StoredMail(home)
     if birth is not None:
         return mail.find(name)
     names = sorted(mail.find_number(message))
@@ -203,7 +202,7 @@ def _files(layout: Layout, snapshot: Snapshot) -> list[str]:
 
 def _header(path: str) -> Iterator[str]:
     try:
-        data = read_head(path, HEADER_MAX)
+        data = read_head(path, HEADER_MOST)
     except OSError:
         return
     yield "header:"

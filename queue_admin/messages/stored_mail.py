@@ -5,7 +5,8 @@ has one that is stored for several domains. One may also be in the queue, for ot
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import groupby, islice
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ from queue_wire.ids import unpack_long_id
 
 COUNTED_MOST = 10_000  # Messages that are counted for a summary.
 REASON_MOST = 4096
+FAULTS_SHOWN = 3
 
 
 class StoredMessage(NamedTuple):
@@ -53,21 +55,32 @@ class StoredMessage(NamedTuple):
 
 
 class StoredDomain:
-    """What is stored for one domain, and what was ordered about it. Reads only; methods raise Temporary."""
+    """What is stored for one domain, and what was ordered about it. Reads only.
 
-    def __init__(self, home: Home, domain: bytes) -> None:
-        """Read the orders and the marks."""
+    What cannot be read is left out, and `faults` gets the reason, by path.
+    """
+
+    def __init__(self, home: Home, domain: bytes, faults: dict[str, str]) -> None:
+        """Nothing is read before it is needed: of other domains nothing may be wanted."""
         self.domain = domain
+        self._faults = faults
         self._queue = home.queue
         self._place = f"ondemand/{os.fsdecode(domain)}"
-        self._held = frozenset(self._names(HOLD_DIRECTORY))
-        self._orders: list[StoredOrder] = []
+
+    @cached_property
+    def _held(self) -> frozenset[str]:
+        return frozenset(self._names(HOLD_DIRECTORY))
+
+    @cached_property
+    def _orders(self) -> list[StoredOrder]:
+        found: list[StoredOrder] = []
         for name in sorted(self._names(ORDER_DIRECTORY)):
             data = self._read(f"{ORDER_DIRECTORY}/{name}", ORDER_MOST)
             try:
-                self._orders += [] if data is None else [unpack_order(data)]
+                found += [] if data is None else [unpack_order(data)]
             except FormatError:
                 continue  # queue-ondemand reports it.
+        return found
 
     @property
     def held(self) -> str | None:
@@ -123,31 +136,38 @@ class StoredDomain:
         return "" if data is None else data.split(b"\n", 1)[0].decode("utf-8", "replace")
 
     def _names(self, below: str) -> list[str]:
-        path = f"{self._queue}/{self._place}/{below}"
+        path = f"{self._queue}/{self._place}/{below}".rstrip("/")
         try:
             return os.listdir(path)
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            pass
         except OSError as error:
-            raise Temporary(f"unable to read {path}: {reason(error)}") from error
+            self._faults[path] = reason(error)
+        return []
 
     def _read(self, below: str, most: int) -> bytes | None:
         path = f"{self._queue}/{self._place}/{below}"
         try:
             return read_file(path, most)
         except FileNotFoundError:
-            return None
+            pass
         except OSError as error:
-            raise Temporary(f"unable to read {path}: {reason(error)}") from error
+            self._faults[path] = reason(error)
+        return None
 
 
 class StoredMail:
-    """All of it. Reads only; methods raise Temporary."""
+    """All of it. Reads only. What cannot be read is left out; whoever has used the rest calls `check`."""
 
     def __init__(self, home: Home) -> None:
-        """Read the names of the domains."""
+        """Read the names of the domains. Raises Temporary."""
         self._queue = home.queue
-        self.domains = {name: StoredDomain(home, name) for name in stored_domains(home)}
+        self._faults: dict[str, str] = {}
+        self.domains = {name: StoredDomain(home, name, self._faults) for name in stored_domains(home)}
+
+    def check(self) -> None:
+        """Raise Temporary, naming what could not be read so far, if anything could not."""
+        check_read(self._faults)
 
     def messages(self, selectors: Selectors, now: float) -> Iterator[StoredMessage]:
         """Yield the messages that match, with the recipients that are chosen."""
@@ -219,11 +239,21 @@ def stored_domains(home: Home) -> list[bytes]:
     return [name.encode() for name in names if is_domain_name(name.encode("utf-8", "replace"))]
 
 
+def check_read(faults: Mapping[str, str]) -> None:
+    """Raise Temporary if something that is stored could not be read; `faults` are the reasons, by path."""
+    if faults:
+        shown = [f"{path}: {why}" for path, why in faults.items()][:FAULTS_SHOWN]
+        more = f" and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
+        what = "mail that is stored there was left out, the rest was not; queuectl check says what is wrong"
+        raise Temporary(f"unable to read {', '.join(shown)}{more}; {what}")
+
+
 def read_stored(home: Home, domain: bytes) -> Iterator[StoredRecipient]:
-    """Yield what is stored for a domain, in order. Reads only; raises Temporary.
+    """Yield what is stored for a domain, in order. Reads only; raises Temporary at the end if not all can be read.
 
     What is delivered meanwhile may be left out.
     """
+    faults: dict[str, str] = {}
     directory = f"{home.queue}/ondemand/{os.fsdecode(domain)}"
     try:
         numbers = sorted(number for name in os.listdir(directory) if (number := cluster_number(name)))
@@ -238,6 +268,8 @@ def read_stored(home: Home, domain: bytes) -> Iterator[StoredRecipient]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise Temporary(f"unable to read {path}: {reason(error)}") from error
+            faults[path] = reason(error)
+            continue
         for record in found.pending:
             yield record.stored
+    check_read(faults)

@@ -1,6 +1,7 @@
 """Readings as families of metrics. Pure. docs/monitoring.md has a table of them.
 
-Where there are several queues, what is known of each has the label `queue`; queue-smtpd is that of all.
+Where there are several queues, what is known of each has the label `queue`; queue-smtpd and queue-intake are those of
+all.
 
 Their number is bounded: the only labels with names from outside are the nexthops of the few destinations that
 queue-send names.
@@ -18,7 +19,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from queue_admin.metrics.reading import Reading
+from queue_admin.metrics.oldest_walk import StoredTotals
+from queue_admin.metrics.reading import Reading, SharedReading
+from queue_admin.metrics.system_facts import ProcessFacts
 from queue_admin.printable import visible
 from queue_wire.admin.figure import COLUMNS, FIGURES, Figure
 from queue_wire.admin.smtpd_status import ENDS, STATES, VERBS, VERDICTS, ProcessStatus
@@ -66,9 +69,9 @@ HISTOGRAMS = {
 class ReadingCollector(Collector):
     """Collects the families of a reading of each queue, by the names of the queues: that of the only one is empty."""
 
-    def __init__(self, readings: Mapping[str, Reading], smtpd: Sequence[ProcessStatus], version: str) -> None:
+    def __init__(self, readings: Mapping[str, Reading], shared: SharedReading, version: str) -> None:
         self._readings = readings
-        self._smtpd = smtpd
+        self._shared = shared
         self._version = version
 
     def collect(self) -> Iterator[Metric]:
@@ -83,9 +86,18 @@ class ReadingCollector(Collector):
                     found[family.name].samples += family.samples
                 else:
                     found[family.name] = family
+        shared = self._shared
+        if shared.intake is not None:
+            for family in _of_processes([shared.intake], shared.at):
+                found.setdefault(family.name, family)
+                if found[family.name] is not family:
+                    found[family.name].samples += family.samples
         yield from found.values()
+        if shared.several:
+            text = "1 if the queue-intake in front of several queues listens"
+            yield _gauge("queue_intake_up", text, int(shared.intake is not None))
         yield InfoMetricFamily("queue_exporter", "The program that answers", {"version": self._version})
-        yield from _of_smtpd(self._smtpd)
+        yield from _of_smtpd(shared.smtpd)
 
     def _of_queue(self, reading: Reading) -> Iterator[Metric]:
         yield _gauge("queue_up", "1 if queue-send answers", 1 if reading.figures else 0)
@@ -147,17 +159,37 @@ def _of_machine(reading: Reading) -> Iterator[Metric]:
         yield _gauge("queue_oldest_message_age_seconds", text, age)
         yield _gauge("queue_unclassified_messages", "Messages in todo/, by the last walk", walked.unclassified)
         yield _gauge("queue_walk_timestamp_seconds", "When the last walk over the queue ended", walked.at)
+        yield from _of_stored(walked.stored, reading.at)
+    yield from _of_processes(reading.processes, reading.at)
+
+
+def _of_stored(stored: Mapping[str, StoredTotals], at: float) -> Iterator[Metric]:
+    """Yield what is stored on demand, by the method of its domains. There may be very many domains."""
+    labels = ["method"]
+    domains = GaugeMetricFamily("queue_stored_domains", "Domains with mail stored on demand", labels=labels)
+    recipients = GaugeMetricFamily("queue_stored_recipients", "Recipients of this mail", labels=labels)
+    size = GaugeMetricFamily("queue_stored_bytes", "Bytes of its messages", labels=labels)
+    oldest = GaugeMetricFamily("queue_stored_oldest_age_seconds", "Age of the oldest of them", labels=labels)
+    for method, totals in stored.items():
+        domains.add_metric([method], totals.domains)
+        recipients.add_metric([method], totals.recipients)
+        size.add_metric([method], totals.bytes)
+        oldest.add_metric([method], 0.0 if totals.oldest is None else max(0.0, at - totals.oldest))
+    yield from (domains, recipients, size, oldest)
+
+
+def _of_processes(processes: Sequence[ProcessFacts], at: float) -> Iterator[Metric]:
     labels = ["program", "number"]
     memory = GaugeMetricFamily("queue_process_resident_bytes", "Resident memory of a daemon", labels=labels)
     cpu = CounterMetricFamily("queue_process_cpu_seconds", "CPU time of a daemon", labels=labels)
     begun = GaugeMetricFamily("queue_process_start_time_seconds", "When a daemon started", labels=labels)
     numbers: Counter[str] = Counter()
-    for process in reading.processes:
+    for process in processes:
         names = [process.program, str(numbers[process.program])]
         numbers[process.program] += 1
         memory.add_metric(names, process.memory)
         cpu.add_metric(names, process.cpu)
-        begun.add_metric(names, reading.at - process.age)
+        begun.add_metric(names, at - process.age)
     yield from (memory, cpu, begun)
 
 

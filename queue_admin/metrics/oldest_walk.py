@@ -1,48 +1,65 @@
-"""The oldest message and the number of unclassified ones, found by a slow walk that no scrape waits for.
+"""The oldest message, the number of unclassified ones, and what is stored on demand, found by a slow walk.
 
 queue-send knows the next attempt of a waiting message, not its birth. So the births are read from the disk, some
 microseconds for each message: `OldestWalk` does it in small steps, and `Background` runs the steps in a thread that
-rests nine times as long as it works. Messages on hold and parked ones do not count: they may be as old as they like.
+rests nine times as long as it works, so no scrape waits for it. Messages on hold and parked ones do not count: they may
+be as old as they like.
 """
 
 import os
 import threading
 import time
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from queue_admin.messages.stored_mail import COUNTED_MOST
+from queue_admin.messages.stored_mail import StoredDomain, stored_domains
+from queue_base.control import read_parsed
 from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_base.queue.layout import Layout, open_layout
+from queue_wire.control.ondemand import OnDemandLines, unpack_ondemand
 from queue_wire.ids import is_id
 
 PIECE = 500  # Messages of one step.
 REST = 9.0  # How many times as long as a step the thread rests after it.
 EVERY = 60.0  # Seconds from the end of a walk to the next one, at least.
+# How the domains whose mail is stored get it; `none` have no line in control/ondemand any more.
+METHODS = ("etrn", "atrn", "none")
+
+
+class StoredTotals:
+    """What is stored for all domains of a method. `oldest` is a birth in seconds since the epoch, None without mail."""
+
+    __slots__ = ("bytes", "domains", "oldest", "recipients")
+
+    def __init__(self) -> None:
+        self.domains = self.recipients = self.bytes = 0
+        self.oldest: float | None = None
 
 
 class Walked(NamedTuple):
     """What a walk has found: the birth of the oldest message in seconds since the epoch, None for an empty queue.
 
-    `unclassified` is the number of messages in todo/, and `at` the time of the end of the walk. `stored` is how many
-    messages are stored for on-demand domains, counted for each domain; COUNTED_MOST if there are more.
+    `unclassified` is the number of messages in todo/, and `at` the time of the end of the walk. `stored` has the mail
+    on demand by the METHODS of its domains; it is empty if there is none, and no domain is to have some.
     """
 
     oldest: float | None
     unclassified: int
     at: float
-    stored: int = 0
+    stored: Mapping[str, StoredTotals] = {}
 
 
 class OldestWalk:
     """One walk. `steps` does it; `found` is its result, None before its end."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, home: Home | None = None) -> None:
+        """Without a home, what is stored on demand is left out."""
         self._layout = layout
+        self._home = home
+        self._stored: dict[str, StoredTotals] = {}
         self._oldest: float | None = None
-        self._unclassified = self._stored = 0
+        self._unclassified = 0
         self.found: Walked | None = None
 
     def steps(self) -> Iterator[None]:
@@ -61,12 +78,27 @@ class OldestWalk:
                 self._unclassified += len(piece)
                 self._look([self._layout.mess(int(name)) for name in piece if name not in marked])
                 yield
-        for domain in _all_names(f"{self._layout.queue}/ondemand"):
-            if self._stored < COUNTED_MOST:
-                names = _all_names(f"{self._layout.queue}/ondemand/{domain}/mess")
-                self._stored += sum(1 for _ in islice(names, COUNTED_MOST - self._stored))
-                yield
+        if self._home is not None:
+            yield from self._count_stored(self._home)
         self.found = Walked(self._oldest, self._unclassified, time.time(), self._stored)
+
+    def _count_stored(self, home: Home) -> Iterator[None]:
+        """Count what is stored on demand. What cannot be read is left out."""
+        try:
+            lines: OnDemandLines = read_parsed(home, "ondemand", unpack_ondemand) or {}
+        except Failure:
+            lines = {}  # queue-ondemand says what is wrong.
+        try:
+            domains = stored_domains(home)
+        except Failure:
+            return
+        if not lines and not domains:
+            return
+        self._stored = {method: StoredTotals() for method in METHODS}
+        for name in domains:
+            line = lines.get(name)
+            totals = self._stored["none" if line is None else "atrn" if line.turns else "etrn"]
+            yield from _add_domain(totals, StoredDomain(home, name, {}))
 
     def finish_within(self, seconds: float) -> Walked | None:
         """Do all steps, for so many seconds at most; return what was found, None if there was no time for it."""
@@ -89,7 +121,7 @@ class OldestWalk:
 def walk_within(home: Home, seconds: float) -> Walked | None:
     """Return what a walk finds, None if there was no time for it, or the disk is not there."""
     try:
-        return OldestWalk(open_layout(home.queue)).finish_within(seconds)
+        return OldestWalk(open_layout(home.queue), home).finish_within(seconds)
     except Failure:
         return None
 
@@ -117,7 +149,7 @@ class Background:
     def _work(self) -> None:
         while True:
             try:
-                walk = OldestWalk(open_layout(self._home.queue))
+                walk = OldestWalk(open_layout(self._home.queue), self._home)
             except Failure:
                 self.found = None
                 if self._stop.wait(EVERY):
@@ -133,21 +165,28 @@ class Background:
                 return
 
 
+def _add_domain(totals: StoredTotals, domain: StoredDomain) -> Iterator[None]:
+    """Add what is stored for a domain, in steps."""
+    has_some = False
+    for count, message in enumerate(domain.messages(), 1):
+        if not has_some:
+            has_some = True
+            totals.domains += 1
+        totals.recipients += len(message.recipients)
+        totals.bytes += message.first.size
+        birth = message.first.birth / 1e6
+        totals.oldest = birth if totals.oldest is None else min(birth, totals.oldest)
+        if not count % PIECE:
+            yield
+    yield
+
+
 def _names(directory: str) -> list[str]:
     """Return the names of messages in a directory; none if it cannot be read."""
     try:
         return [name for name in os.listdir(directory) if is_id(name)]
     except OSError:
         return []
-
-
-def _all_names(directory: str) -> Iterator[str]:
-    """Yield the names in a directory; none if it cannot be read."""
-    try:
-        with os.scandir(directory) as entries:
-            yield from (entry.name for entry in entries)
-    except OSError:
-        return
 
 
 def _pieces(names: list[str]) -> Iterator[list[str]]:

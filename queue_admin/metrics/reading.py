@@ -1,16 +1,17 @@
 """The state of a queue and its daemons at one moment: queue-send's figures, its processes, the disk, the marks.
 
 A reading asks queue-send once, and looks at a handful of files. It never looks at the messages. The processes of
-queue-smtpd, which all queues of a home share, are asked apart from it.
+queue-smtpd and the queue-intake in front of several queues, which all share, are looked for apart from it.
 """
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.metrics.oldest_walk import Walked
 from queue_admin.metrics.smtpd_client import ask_processes
-from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts, disk_space, find_processes
+from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts, disk_space, find_intake, find_processes
 from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_base.queue.inflow import refuse_mark, slow_mark
@@ -66,9 +67,24 @@ def silent_reading(at: float, seconds: float) -> Reading:
     return Reading(at, [], trouble, [], None, False, False, None, silent=True)
 
 
-def smtpd_processes(home: Home) -> list[ProcessStatus]:
-    """Return the processes of queue-smtpd that answer."""
+class SharedReading(NamedTuple):
+    """What is known of the services that all queues of a home share, at the time `at`.
+
+    `smtpd` are the processes of queue-smtpd that answer. `intake` is the queue-intake in front of several queues; None
+    if it does not listen, or there is one queue, and so no such service.
+    """
+
+    at: float
+    smtpd: Sequence[ProcessStatus] = ()
+    several: bool = False
+    intake: ProcessFacts | None = None
+
+
+def take_shared(home: Home) -> SharedReading:
+    """Return what is known now of what all queues share."""
     try:
-        return ask_processes(home, False).processes
+        smtpd = ask_processes(home, False).processes
     except Failure:
-        return []
+        smtpd = []
+    intake = find_intake(home) if home.several else None
+    return SharedReading(time.time(), smtpd, home.several, intake)

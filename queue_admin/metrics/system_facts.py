@@ -4,10 +4,15 @@ They come from psutil, which takes 30 ms to load; so only a command that prints 
 """
 
 import os
+import socket
 import time
 from typing import NamedTuple
 
 import psutil
+
+from queue_base.daemon.unix_sockets import peer_of
+from queue_base.home import Home
+from queue_wire.pipes.qmtp import SOCKET
 
 DAEMONS = ("queue-send", "queue-local", "queue-remote", "queue-clean", "queue-todo", "queue-pickup", "queue-intake",
            "queue-ondemand")  # fmt: skip
@@ -50,16 +55,33 @@ def find_processes(pid: int) -> list[ProcessFacts]:
     except psutil.Error:
         return []
     for process in processes:
-        try:
-            program = _program(process.cmdline())
-            if program in DAEMONS:
-                age = time.time() - process.create_time()
-                times = process.cpu_times()
-                cpu = times.user + times.system
-                found.append(ProcessFacts(program, process.pid, age, process.memory_info().rss, cpu))
-        except psutil.Error:
-            continue
+        facts = _examine(process)
+        if facts is not None and facts.program in DAEMONS:
+            found.append(facts)
     return sorted(found, key=lambda facts: DAEMONS.index(facts.program))
+
+
+def find_intake(home: Home) -> ProcessFacts | None:
+    """Return facts about the queue-intake in front of several queues; None if it does not listen on its socket."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as connection:
+            connection.connect(f"{home.run}/{SOCKET}")
+            pid, _ = peer_of(connection)
+        facts = _examine(psutil.Process(pid))
+    except (OSError, psutil.Error):
+        return None
+    return facts if facts is not None and facts.program == "queue-intake" else None
+
+
+def _examine(process: psutil.Process) -> ProcessFacts | None:
+    """Return facts about a process, None if it has ended or cannot be examined."""
+    try:
+        program = _program(process.cmdline())
+        age = time.time() - process.create_time()
+        times = process.cpu_times()
+        return ProcessFacts(program, process.pid, age, process.memory_info().rss, times.user + times.system)
+    except psutil.Error:
+        return None
 
 
 def _workers(process: psutil.Process) -> list[psutil.Process]:

@@ -66,6 +66,8 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
             data = read_control(home, file.name)
             if data is not None:
                 check(file, data)
+                if file.shape in ONE_VALUE:
+                    yield from _further_lines(file.name, data)
         except FormatError as error:
             faulty.add(file.name)
             yield _fault(file.name, error)
@@ -77,6 +79,8 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
             faulty.add(name)
             line = re.match(r"line ([0-9]+): ", why)
             yield ControlFault(name, int(line[1]) if line else None, why[line.end() :] if line else why)
+    if "queues" not in faulty:
+        yield from _missing_queues(home)
     yield from _idle_lines(home)
     if not faulty & {"smtpd", "smtpdcert"}:
         yield from _certificate_faults(home)
@@ -101,6 +105,22 @@ def _fault(name: str, error: FormatError) -> ControlFault:
     if isinstance(error, LineError):
         return ControlFault(name, error.line, error.why)
     return ControlFault(name, None, str(error))
+
+
+def _further_lines(name: str, data: bytes) -> Iterator[ControlFault]:
+    """Yield the first line behind that of a file with one value, which nobody reads, unless it is a comment."""
+    for number, _ in [found for found in numbered_lines(data) if found[0] > 1][:1]:
+        yield ControlFault(name, number, "only the first line of this file counts; remove this one")
+
+
+def _missing_queues(home: Home) -> Iterator[ControlFault]:
+    """Yield the lines of control/queues whose queue is not there. Its service does not start, and it takes no mail."""
+    lines = numbered_lines(read_control(home, "queues") or b"")
+    for (number, _), (name, path) in zip(lines, home.queues.items() if lines else (), strict=True):
+        what = path if not os.path.isdir(path) else f"{path}/mess"
+        if not os.path.isdir(what):
+            why = f"{what} is not there; mount its disk, or queuectl --queue {name} init makes it"
+            yield ControlFault("queues", number, why)
 
 
 def check_new(home: Home, name: str, data: bytes) -> ControlFault | None:

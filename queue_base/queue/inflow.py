@@ -153,14 +153,19 @@ class InflowControl:
         if shortage:
             raise QueueTrouble(WRITE, f"unable to queue message: the disk is almost full: {shortage}; {LATER}")
 
-    def closed(self) -> str | None:
-        """Return why no mail can be taken: the disk is short, or its limit unknown. None otherwise. Never waits."""
+    def reread(self) -> str | None:
+        """Read control/queueminfree again; return why that failed, None if it did not. `check` tries again then."""
         self._least = None
         try:
             self._least = read_least(self._home)
         except Temporary as error:
             return str(error)
-        return find_shortage(self.path, self.path, self._least)
+        return None
+
+    def why_closed(self) -> str | None:
+        """Return why no mail can be taken: the disk is short, or its limit unknown. None otherwise. Never waits."""
+        why = self.reread()
+        return find_shortage(self.path, self.path, self._least or 0) if why is None else why
 
     def judge(self) -> tuple[int, str]:
         """Return the bytes that the disk may take, and an empty text; or -1, and why it takes no mail.

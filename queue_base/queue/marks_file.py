@@ -168,7 +168,7 @@ class MarksFile:
 
 
 class LeftMarks:
-    """The records that an earlier run has left, as queue-todo reads them. There is nothing in it without a file."""
+    """The records that an earlier run has left, as queue-todo reads them; none if there is no file."""
 
     def __init__(self, layout: Layout) -> None:
         """Read the records, before the first message is announced."""

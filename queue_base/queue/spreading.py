@@ -95,7 +95,7 @@ class SpreadInflow(InflowControl):
         room = max(room for room, _ in found)
         return room, "" if room >= 0 else "; ".join(why for _, why in found)
 
-    def closed(self) -> str | None:
+    def why_closed(self) -> str | None:
         return self.judge()[1] or None
 
     @property

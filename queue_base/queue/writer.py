@@ -505,6 +505,7 @@ class QueueWriter(Writer):
 
             self._chooser = ClassChooser(self._home, self._layout)
         return self._chooser.choose(uid, sender, asked, may_raise)
+
     def forget(self) -> None:
         """Forget what drafts that failed in `finish` have left: descriptors of directories, which keep a disk busy.
 

@@ -2,7 +2,7 @@
 
 The program of control/checkpassword gets `USER NUL PASSWORD NUL NUL` on descriptor 3, in place of a time stamp nothing.
 It runs the program that its arguments name if the password is right, such as `/bin/true`. Exit code 0: right; 1: wrong;
-anything else, or no exit in time, is trouble that may pass. No shell is involved. The program runs as the account of
+anything else, or no exit in time, is a temporary failure. No shell is involved. The program runs as the account of
 the server, with PATH alone in its environment, in a process group of its own, which is killed when its time is over.
 """
 

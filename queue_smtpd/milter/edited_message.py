@@ -4,8 +4,8 @@ Filters do not see the server's own Received field. Where they name a place for 
 and Sendmail: place 0 is in front of it, place 1 behind it.
 
 A header may have hundreds of thousands of fields. What looks at all of them is a generator, which has done some of its
-work whenever it yields, so that the caller can let others have their turns; `run_steps` does all of it at once. A field
-is its bytes, with its last LF, because objects of more parts would take ten times the memory.
+work whenever it yields, so that the caller can let others have their turns. A field is its bytes, with its last LF,
+because objects of more parts would take ten times the memory.
 """
 
 import re
@@ -29,16 +29,6 @@ _STEP = 1000
 
 Found = TypeVar("Found")
 Steps = Generator[None, None, Found]
-
-
-def run_steps(steps: Steps[Found]) -> Found:
-    """Do all the work of some steps; return what they return."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Found = end.value
-            return found
 
 
 class ParsedHeader(NamedTuple):

@@ -5,7 +5,7 @@ beginning. Descriptor 2 is the log; no other is open. It runs without arguments 
 the server, with its environment, QUEUE_HOME, and what tcpserver would say of the client. Its exit code is that of
 qmail-queue: 0 means that the message is queued, 11 to 40 that it never can be, any other that it may be later.
 
-It is trouble that may pass if the program cannot be run, is killed by a signal, exits 0 before it has read all of the
+It is a temporary failure if the program cannot be run, is killed by a signal, exits 0 before it has read all of the
 message and the envelope, or takes longer than SECONDS; then it is killed with its process group. A program that is
 killed may have queued the message, which its client then sends once more.
 """
@@ -144,7 +144,7 @@ class EnqueuePrograms:
         try:
             running = _RunningProgram(pid)
         except OSError:
-            # Such as for lack of descriptors. Nobody would learn what became of it.
+            # For example for lack of descriptors. Its exit could not be waited for.
             signal_group(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise

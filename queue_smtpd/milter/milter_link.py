@@ -89,33 +89,21 @@ class MilterLink:
         `until` is a monotonic time. A milter that says that it needs time has as long again, up to LONGEST in all.
         `take_body` gets the pieces of a new body as they come.
         """
-        client, reader, writer = self.client, self._reader, self._writer
-        assert reader is not None and writer is not None
+        client, writer = self.client, self._writer
+        assert writer is not None
         data = client.data_to_send()
         if not data and not client.waits:
             return client.answer
         begun = time.monotonic()
         try:
-            async with asyncio.timeout(None) as limit:
-                loop = asyncio.get_running_loop()
-                limit.reschedule(loop.time() + until - begun)
+            async with asyncio.timeout(until - begun) as limit:
                 writer.write(data)
                 await writer.drain()
-                if not client.waits:
+                if client.waits:
+                    await self._read_answer(limit, begun, until - begun, take_body)
+                else:
                     # A message may have thousands of such commands. Other connections have their turns.
                     await asyncio.sleep(0)
-                while client.waits:
-                    progress = client.progress
-                    data = await reader.read(_READ_MOST)
-                    if not data:
-                        raise MilterTrouble("it has closed the connection")
-                    client.feed(data)
-                    if take_body is not None:
-                        for piece in client.take_body():
-                            take_body(piece)
-                    if client.progress > progress:
-                        more = min(until - begun, begun + LONGEST - time.monotonic())
-                        limit.reschedule(loop.time() + more)
         except TimeoutError as error:
             raise MilterTrouble(f"no answer within {time.monotonic() - begun:.0f} seconds") from error
         except FormatError as error:
@@ -123,6 +111,28 @@ class MilterLink:
         except OSError as error:
             raise MilterTrouble(reason(error)) from error
         return client.answer
+
+    async def _read_answer(
+        self, limit: asyncio.Timeout, begun: float, seconds: float, take_body: Callable[[bytes], None] | None
+    ) -> None:
+        """Read what the milter says until its answer is there. Raises MilterTrouble, FormatError, OSError.
+
+        If it says that it needs time, the limit is `seconds` from then, but LONGEST after `begun` at most.
+        """
+        client, reader = self.client, self._reader
+        assert reader is not None
+        while client.waits:
+            progress = client.progress
+            data = await reader.read(_READ_MOST)
+            if not data:
+                raise MilterTrouble("it has closed the connection")
+            client.feed(data)
+            if take_body is not None:
+                for piece in client.take_body():
+                    take_body(piece)
+            if client.progress > progress:
+                more = min(seconds, begun + LONGEST - time.monotonic())
+                limit.reschedule(asyncio.get_running_loop().time() + more)
 
     def close(self) -> None:
         """Tell the milter that it is over, and close the connection without waiting."""

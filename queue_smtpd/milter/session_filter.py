@@ -43,7 +43,7 @@ from queue_smtpd.milter.milter_link import MilterAlerts, MilterLink, MilterTroub
 from queue_smtpd.sessions import session_log
 from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_wire.control.milters import ACCEPT, HOLD, REFUSE, FilterSetup, MilterLine
-from queue_wire.files.envelope import ADDRESS_MAX
+from queue_wire.files.envelope import ADDRESS_MOST
 from queue_wire.format_error import FormatError
 
 # Of recipients, with those that milters add.
@@ -263,26 +263,29 @@ class SessionFilter:
         except OSError as error:
             self._fail_spool(reason(error))
             return verdict._replace(reply=QUEUE_UNAVAILABLE)
-        fault = b""
         if self._setup.headerfaults != ACCEPT:
             fault = await _in_turns(find_header_fault(header, spool.size, self._smtputf8))
-        if fault:
-            fate = self._setup.headerfaults
-            word = b"refuses" if fate == REFUSE else b"holds" if fate == HOLD else b"copies"
-            self._note(b"header", word + b" message: " + fault)
-            if self._setup.headerfaults == REFUSE:
-                text = b"Message header breaks RFC 5322: " + fault
-                return verdict._replace(reply=MESSAGE_REFUSED._replace(text=text))
-            if self._setup.headerfaults == HOLD:
-                verdict = verdict._replace(hold=b"header: " + fault)
-            else:
-                verdict = verdict._replace(copy=fault)
+            verdict = self._judge_header(fault, verdict) if fault else verdict
+            if verdict.reply is not None:
+                return verdict
         for each in self._milters:
             if each.takes and each.link is not None:
                 verdict = await self._ask_one(each, message, verdict)
                 if verdict.reply is not None or verdict.discards:
                     break
         return verdict
+
+    def _judge_header(self, fault: bytes, verdict: FilterVerdict) -> FilterVerdict:
+        """Log that the header breaks RFC 5322, and return the verdict with what control/headerfaults wants done."""
+        if self._setup.headerfaults == REFUSE:
+            self._note(b"header", b"refuses message: " + fault)
+            text = b"Message header breaks RFC 5322: " + fault
+            return verdict._replace(reply=MESSAGE_REFUSED._replace(text=text))
+        if self._setup.headerfaults == HOLD:
+            self._note(b"header", b"holds message: " + fault)
+            return verdict._replace(hold=b"header: " + fault)
+        self._note(b"header", b"copies message: " + fault)
+        return verdict._replace(copy=fault)
 
     async def _ask_one(self, each: _AskedMilter, message: EditedMessage, verdict: FilterVerdict) -> FilterVerdict:
         """Give the message to a milter, and make its changes."""
@@ -519,7 +522,7 @@ def _unpack_address(path: bytes) -> bytes:
         address, rest = unpack_path(text if text.startswith(b"<") else b"<" + text + b">")
     except FormatError as error:
         raise MilterTrouble(f"not an address: {error}") from error
-    if rest.strip() or len(address) > ADDRESS_MAX:
+    if rest.strip() or len(address) > ADDRESS_MOST:
         raise MilterTrouble("not an address: it is too long, or something follows it")
     return address
 

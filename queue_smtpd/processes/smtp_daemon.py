@@ -36,7 +36,7 @@ from queue_smtpd.processes.listening import BACKLOG, ListeningSocket, stop_liste
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.processes.status_socket import StatusSocket
 from queue_smtpd.proxy_reader import ProxyHeaderReader, ProxyReaders, proxied_ends, transport_ends
-from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.recipient_lookups import MailboxLookups
 from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_smtpd.sessions.session import SessionSetup, SmtpSession
 from queue_smtpd.sessions.session_log import process_started
@@ -112,7 +112,7 @@ class SmtpDaemon:
         self._loop = loop
         self._limits = limits
         self._authenticator = Authenticator(home, log)
-        links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
+        links, lookups = IntakeLinks(home, loop), MailboxLookups(home, loop)
         pauses, self._checks = GreetingPauses(loop), StrangerChecks(home, log)
         self._connections = OpenConnections(links, lookups, log, self._authenticator, limits, pauses, self._checks)
         self._readers = ProxyReaders(self._connections, self._take_number)

@@ -10,8 +10,8 @@ another one, since QMTP has the message before its envelope. Of each package:
     MessageEnded     if a recipient was accepted
 
 Then the client gets an answer for each recipient: K, or with Z or D what has refused the recipient, the sender or the
-message. What is said of the connection cannot be told to the client, since nothing but answers may be sent: it sees the
-end of the connection, and comes again. A package that has begun, and is not complete, is not answered either. What
+message. A reply that is about the connection cannot be sent, since QMTP has only answers to recipients: the client sees
+the end of the connection, and comes again. A package that has begun, and is not complete, is not answered either. What
 breaks the protocol ends the session. So do facts and messages in pieces, which are for queue-intake.
 
     state      waits for
@@ -52,16 +52,16 @@ TURN = 200
 # Of one package, as SMTP's commands would have them; and those that are read to be told to come again.
 RECIPIENT_BYTES = 256 << 10
 RECIPIENTS_READ_MOST = 10_000
-# A message over the limit is read to its end, so that it can be refused for good, if it is not larger.
-SKIP_MAX = 64 << 20
-_SHOWN_MAX = 200
+# A message over the limit is read to its end, if it is not larger than this: its D comes behind its envelope.
+SKIP_MOST = 64 << 20
+_SHOWN_MOST = 200
 
 
 class QmtpServer(ServerSession):
     """One session of QMTP."""
 
     __slots__ = (
-        "_accepted", "_asked", "_decided", "_fault", "_impossible", "_package", "_reader", "_transaction", "_turn",
+        "_accepted", "_asked", "_decided", "_fault", "_invalid", "_package", "_reader", "_transaction", "_turn",
     )  # fmt: skip
 
     def __init__(self, settings: ServerSettings) -> None:
@@ -75,8 +75,8 @@ class QmtpServer(ServerSession):
         # A complete package, and the replies to its recipients so far; None: its message decides.
         self._package: Package | None = None
         self._decided: list[ServerReply | None] = []
-        # The places of recipients that can be none: too long, or with a NUL. How many of the others were asked about.
-        self._impossible: frozenset[int] = frozenset()
+        # The places of invalid recipients, and how many of the others were asked about.
+        self._invalid: frozenset[int] = frozenset()
         self._asked = self._accepted = 0
 
     @property
@@ -180,7 +180,7 @@ class QmtpServer(ServerSession):
         most = self._settings.message.size
         if not most or size <= most:
             self._ask(MessageBegun())
-        elif size <= max(SKIP_MAX, most):
+        elif size <= max(SKIP_MOST, most):
             # As it is in the queue it has fewer bytes than in SMTP, so it is over the limit.
             self._refuse_message(replies.TOO_LARGE)
         else:
@@ -204,7 +204,7 @@ class QmtpServer(ServerSession):
         self.state = ServerState.MAIL
         self._package = package
         self._decided = []
-        self._impossible = frozenset(package.impossible)
+        self._invalid = frozenset(package.invalid)
         self._asked = self._accepted = 0
         sender = b"" if package.sender == DOUBLE_BOUNCE_SENDER else package.sender
         if self._fault is not None:
@@ -215,7 +215,7 @@ class QmtpServer(ServerSession):
             self._end_package(replies.NO_VALID_RECIPIENT)
         elif sender is None or (sender and not is_mailbox(sender)):
             self._refuse_package(b"MAIL", replies.BAD_SENDER)
-        elif package.hopeless:
+        elif package.too_many_invalid:
             self._refuse_package(b"RCPT", replies.BAD_RECIPIENT)
         else:
             self._ask(SenderGiven(sender, SenderParameters(self._incoming.size, smtputf8=not sender.isascii())))
@@ -227,7 +227,7 @@ class QmtpServer(ServerSession):
             self.paused = True
             return False
         self._turn += 1
-        if place in self._impossible:
+        if place in self._invalid:
             self._refuse_recipient(b"")
         elif self._asked < len(package.recipients):
             address = package.recipients[self._asked]
@@ -265,7 +265,7 @@ class QmtpServer(ServerSession):
 
     def _refuse_recipient(self, address: bytes) -> None:
         self._decided.append(replies.BAD_RECIPIENT)
-        self._refuse(b"RCPT <%s>" % address[:_SHOWN_MAX], replies.BAD_RECIPIENT)
+        self._refuse(b"RCPT <%s>" % address[:_SHOWN_MOST], replies.BAD_RECIPIENT)
 
     def _count(self, reply: ServerReply) -> None:
         """Count a refusal; end the session if it, or their number, demands that."""
@@ -284,7 +284,7 @@ class QmtpServer(ServerSession):
         if package is None:
             return
         looked_at = bool(self._decided)
-        taken = len(package.recipients) + len(package.impossible)
+        taken = len(package.recipients) + len(package.invalid)
         answers = [_pack(each or reply) for each in self._decided]
         answers.append(_pack(reply) * (taken - len(answers)))
         answers.append(_pack(replies.TOO_MANY_RECIPIENTS if looked_at else reply) * (package.sent - taken))

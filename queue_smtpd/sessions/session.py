@@ -49,7 +49,7 @@ from queue_wire.admin.smtpd_status import SessionStatus
 from queue_wire.control.milters import FilterSetup
 from queue_wire.control.networks import Network, is_listed
 from queue_wire.control.smtpdusers import Verifier
-from queue_wire.files.envelope import ADDRESS_MAX
+from queue_wire.files.envelope import ADDRESS_MOST
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.qmtp import ACCEPTED, PERMANENT, Answer
 
@@ -103,7 +103,7 @@ class RecipientFiltered(NamedTuple):
 
 
 class ReplyDelayed(NamedTuple):
-    """The replies go to the client after so many seconds, and until then nothing of it is taken."""
+    """The replies go to the client after so many seconds. Until then no bytes of the client are taken."""
 
     seconds: float
 
@@ -429,7 +429,7 @@ class SmtpSession:
         self, wanted: MailboxWanted, reply: ServerReply | None, why: bytes, now: float
     ) -> list[Action]:
         """Have the filters asked about a recipient who would be taken."""
-        if reply is None and self._filtered and len(wanted.recipient) <= ADDRESS_MAX:
+        if reply is None and self._filtered and len(wanted.recipient) <= ADDRESS_MOST:
             return [RecipientFiltered(wanted.recipient)]
         return self._go_on(self._end_recipient(wanted, reply, why), now)
 
@@ -667,7 +667,7 @@ class SmtpSession:
 
     def _take_recipient(self, event: RecipientGiven, actions: list[Action], now: float) -> list[ServerEvent]:
         address = event.address + self._setup.relay_suffix
-        if len(address) > ADDRESS_MAX:
+        if len(address) > ADDRESS_MOST:
             decision: Decision = replies.BAD_RECIPIENT
         else:
             decision = self._decide(RecipientGiven(address), now)
@@ -680,13 +680,13 @@ class SmtpSession:
         return []
 
     def _end_recipient(self, wanted: MailboxWanted, reply: ServerReply | None, why: bytes) -> list[ServerEvent]:
-        if len(wanted.recipient) > ADDRESS_MAX:
+        if len(wanted.recipient) > ADDRESS_MOST:
             reply = replies.BAD_RECIPIENT
         if reply is None:
             self._recipients.append(wanted.recipient)
             self._lines.append(log.recipient_accepted(self._number, wanted.recipient))
         else:
-            # Why a lookup failed may name paths of this host, which are nobody's business.
+            # Why a lookup failed may name paths of this host, so it is for the log alone.
             said = reply._replace(text=why) if why and reply == replies.RECIPIENT_UNDECIDED else reply
             self._log_refusal(b"RCPT <%s>" % wanted.recipient, said)
         return self._server.answer(reply)
@@ -714,7 +714,7 @@ def _reply_to_message(answer: Answer | None) -> ServerReply:
     if answer is not None and answer.letter == ACCEPTED:
         return replies.MESSAGE_TAKEN._replace(text=answer.text)
     if answer is not None and answer.letter == PERMANENT:
-        # It is about the message, such as its size. A Z may name paths of this host, which are nobody's business.
+        # It is about the message, such as its size. A Z may name paths of this host, so only the log has its text.
         found = _STATUS.search(answer.text)
         status = found[1] if found else replies.MESSAGE_REFUSED.status
         return replies.MESSAGE_REFUSED._replace(status=status, text=_STATUS.sub(b"", answer.text))

@@ -14,7 +14,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from queue_wire.files.envelope import ADDRESS_MAX
+from queue_wire.files.envelope import ADDRESS_MOST
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.qmtp import CR, FACTS, FACTS_MOST, GIVE_UP, LF, PIECE_MOST, unpack_facts
 
@@ -24,8 +24,9 @@ ENVELOPE_DIGITS = 9
 # What a message may have of recipients, as mail in maildrop/.
 RECIPIENTS_MOST = 200_000
 RECIPIENT_BYTES = 8 << 20
-# Recipients that can be none. Each has an answer of its own, so a package with more of them is refused as a whole.
-IMPOSSIBLE_MOST = 1000
+# Invalid recipients: too long, or with a NUL. Each has an answer of its own, so a package with more of them is refused
+# as a whole.
+INVALID_MOST = 1000
 # What a recipient takes of memory besides its bytes.
 RECIPIENT_EXTRA = 64
 # Elements of the stream in one call of `next`, about a millisecond.
@@ -78,18 +79,18 @@ class GivenUp(NamedTuple):
 class Package(NamedTuple):
     """The end of a package, and its envelope.
 
-    sender: None if no sender can be so. recipients: those that can be recipients, in order. impossible: the places of
+    sender: None if it is invalid: too long, or with a NUL. recipients: the valid ones, in order. invalid: the places of
     the others, from 0. sent: how many recipients were sent. too_many: they are over a limit, and incomplete here.
-    memory: the bytes that the recipients take. hopeless: more than IMPOSSIBLE_MOST can be none, and none is stored.
+    memory: the bytes that the recipients take. too_many_invalid: more than INVALID_MOST are, and none is stored.
     """
 
     sender: bytes | None
     recipients: list[bytes]
-    impossible: list[int]
+    invalid: list[int]
     sent: int
     too_many: bool
     memory: int
-    hopeless: bool = False
+    too_many_invalid: bool = False
 
 
 Event = PackageFacts | Begin | Data | GivenUp | Package
@@ -146,10 +147,10 @@ class PackageReader:
     def _forget(self) -> None:
         self._sender: bytes | None = None
         self._recipients: list[bytes] = []
-        self._impossible: list[int] = []
+        self._invalid: list[int] = []
         self._count = 0
         self._bytes = 0
-        self._over = self._hopeless = False
+        self._over = self._too_many_invalid = False
 
     def feed(self, data: bytes) -> None:
         """Store bytes. The caller calls `next` until it returns None, so that what is stored stays small."""
@@ -159,7 +160,7 @@ class PackageReader:
     @property
     def recipient_bytes(self) -> int:
         """The memory that the recipients of the package take so far."""
-        return self._bytes + RECIPIENT_EXTRA * (len(self._recipients) + len(self._impossible))
+        return self._bytes + RECIPIENT_EXTRA * (len(self._recipients) + len(self._invalid))
 
     @property
     def recipients_read(self) -> int:
@@ -167,9 +168,9 @@ class PackageReader:
         return self._count
 
     def forget_recipients(self) -> None:
-        """Store no recipients of this package: it is refused. The rest of it is read all the same."""
+        """Store no recipients of this package: it is refused. The rest of it is read."""
         self._over = True
-        self._recipients, self._impossible, self._bytes = [], [], 0
+        self._recipients, self._invalid, self._bytes = [], [], 0
 
     @property
     def between(self) -> bool:
@@ -373,7 +374,7 @@ class PackageReader:
             return None
         begin = found.end()
         end = begin + int(found[1])
-        if end - begin > ADDRESS_MAX or (found := head(buffer, end)) is None:
+        if end - begin > ADDRESS_MOST or (found := head(buffer, end)) is None:
             return None
         at = found.end()
         size = int(found[1])
@@ -389,7 +390,7 @@ class PackageReader:
                 return None
             begin = found.end()
             end = begin + int(found[1])
-            if end >= last or buffer[end] != 0x2C or end - begin > ADDRESS_MAX:
+            if end >= last or buffer[end] != 0x2C or end - begin > ADDRESS_MOST:
                 return None
             recipients.append(buffer[begin:end])
             used += end - begin
@@ -430,7 +431,7 @@ class PackageReader:
                 break
             if not over:
                 used += end - begin
-                if end - begin > ADDRESS_MAX or count >= most or used > most_bytes:
+                if end - begin > ADDRESS_MOST or count >= most or used > most_bytes:
                     break
                 address = buffer[begin:end]
                 if b"\0" in address:
@@ -444,9 +445,9 @@ class PackageReader:
     def _read_address(self) -> None:
         """Read an address and its comma. One that is too long, or one too many, is only passed over."""
         if not self._is_sender and not self._over:
-            used = self._bytes + min(self._size, ADDRESS_MAX)
+            used = self._bytes + min(self._size, ADDRESS_MOST)
             self._over = self._count >= self._recipients_most or used > self._bytes_most
-        if self._size <= ADDRESS_MAX and (self._is_sender or not self._over):
+        if self._size <= ADDRESS_MOST and (self._is_sender or not self._over):
             if len(self._buffer) - self._at <= self._size:
                 return
             address = self._buffer[self._at : self._at + self._size]
@@ -461,18 +462,18 @@ class PackageReader:
             self._take(None)
 
     def _take(self, address: bytes | None) -> None:
-        """Take an address, None if it can be none."""
+        """Take an address, None if it is invalid."""
         if self._is_sender:
             self._sender = address
             if self.protocol is Protocol.QMTP:
                 self._state = _Next.RECIPIENTS
             return
         if not self._over:
-            if address is None and len(self._impossible) == IMPOSSIBLE_MOST:
-                self._hopeless = True
+            if address is None and len(self._invalid) == INVALID_MOST:
+                self._too_many_invalid = True
                 self.forget_recipients()
             elif address is None:
-                self._impossible.append(self._count)
+                self._invalid.append(self._count)
             else:
                 self._recipients.append(address)
                 self._bytes += len(address)
@@ -483,7 +484,7 @@ class PackageReader:
         if not self._read_comma(after):
             return None
         memory = self.recipient_bytes
-        over, hopeless = self._over, self._hopeless
-        package = Package(self._sender, self._recipients, self._impossible, self._count, over, memory, hopeless)
+        over, too_many_invalid = self._over, self._too_many_invalid
+        package = Package(self._sender, self._recipients, self._invalid, self._count, over, memory, too_many_invalid)
         self._forget()
         return package

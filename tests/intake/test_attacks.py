@@ -23,7 +23,7 @@ endless = [
     mail(b"x", [b"b"]) * 300,                                # small ones
     mail(b"x", [b"r" * 100_000] * 100),                      # recipients that are too long
     mail(b"x", [b"a@b.example"] * 20_000),                  # many of them
-    mail(b"x", [b"\0"] * 990) * 5,                           # impossible ones
+    mail(b"x", [b"\0"] * 990) * 5,                           # invalid ones
     b"7:+pieces," + b"1:\n," * 5000 + b"0:,0:,3:0:,,",       # empty pieces
     b"7:+pieces,1:!," * 3000,                                # messages that are given up
     b"999999999999:\n" + b"y" * 100_000,                     # a huge message

@@ -64,8 +64,8 @@ def test_limits_fit_into_the_descriptors_of_the_process() -> None:
     assert 0 < small.connections < small.all_connections < small.all_messages
 
 
-def refused(*impossible: int, sent: int = 4) -> Package:
-    return Package(b"", [], list(impossible), sent, False, 0)
+def refused(*invalid: int, sent: int = 4) -> Package:
+    return Package(b"", [], list(invalid), sent, False, 0)
 
 
 def test_every_recipient_has_its_own_answer_and_qmqp_has_one() -> None:
@@ -73,7 +73,7 @@ def test_every_recipient_has_its_own_answer_and_qmqp_has_one() -> None:
     ok = pack_answer(b"K", b"ok")
     assert answer_runs(refused(1, 3), Protocol.QMTP, b"K", b"ok") == deque([(ok, 1), (bad, 1), (ok, 1), (bad, 1)])
     assert answer_runs(refused(0, sent=3), Protocol.QMTP, b"K", b"ok") == deque([(bad, 1), (ok, 2)])
-    assert answer_runs(refused(1), Protocol.QMTP, b"K", b"ok", too=False) == deque([(ok, 4)])
+    assert answer_runs(refused(1), Protocol.QMTP, b"K", b"ok", refuses_invalid=False) == deque([(ok, 4)])
     assert answer_runs(refused(1), Protocol.QMQP, b"K", b"ok") == deque([(ok, 1)])
     assert not answer_runs(refused(sent=0), Protocol.QMTP, b"D", b"no recipient")
 

@@ -28,7 +28,7 @@ NET, COM = b"example.net", b"example.com"
 class Site:
     """The queue, and its stored messages by name."""
 
-    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.queue = KnownQueue(path, fill=False)
         self.home = self.queue.home
         own = self.queue.classified("own", remote=[(b"e@example.net", False)])
@@ -39,7 +39,7 @@ class Site:
             "two": store(self.home, "two", "cid@example.com", sender="joe@example.org", domain="example.com"),
             "three": store(self.home, "three", "dan@example.net", birth=1_600_000_000_000_000),
         }
-        self._capsys = capsys
+        self._capfd = capfd
 
     def id(self, name: str) -> str:
         return self.stored[name].long_id
@@ -47,7 +47,7 @@ class Site:
     def run(self, *words: str, code: int = 0) -> list[str]:
         """Return the lines on stdout of a command."""
         done = self._main(*words)
-        self.err = self._capsys.readouterr()
+        self.err = self._capfd.readouterr()
         assert done == code, self.err.err
         return self.err.out.splitlines()
 
@@ -72,8 +72,8 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
-    return Site(tmp_path / "home", capsys)
+def site(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Site:
+    return Site(tmp_path / "home", capfd)
 
 
 def test_the_domains_are_counted_and_an_id_is_refused_if_it_is_none(site: Site) -> None:
@@ -275,3 +275,35 @@ def test_a_stored_message_of_several_queues_is_found_by_its_id_and_missing_only_
     assert run(one, "--bounce")[0] == 111, "it is in queue a, whose queue-ondemand does not run"
     code, told = run("1-1", "--bounce")
     assert (code, told.startswith("queuectl: fatal: unable to find 1-1: queue b: unable to ")) == (111, True)
+
+
+@pytest.fixture
+def damaged(site: Site) -> Site:
+    """The only cluster of example.com cannot be read."""
+    path = Path(site.home.queue, "ondemand", "example.com", "1.cluster")
+    path.unlink()
+    path.mkdir()
+    return site
+
+
+def test_what_cannot_be_read_of_one_domain_is_named_and_the_others_are_shown(damaged: Site) -> None:
+    why = f"unable to read {damaged.home.queue}/ondemand/example.com/1.cluster: is a directory; "
+    assert damaged.names("list", "--stored", code=111) == ["one", "three"]
+    assert why in damaged.err.err and "queuectl check says what is wrong" in damaged.err.err
+    assert [line.split(":")[0] for line in damaged.run("stored", code=111)] == ["example.net"]
+    assert why in damaged.err.err
+    assert damaged.run("stored", "example.com", code=111) == [] and why in damaged.err.err
+    assert len(damaged.run("stored", "example.net")) == 3
+    assert damaged.run("show", damaged.id("one"))[1] == "state: stored", "nothing of another domain is needed"
+    assert damaged.run("show", damaged.id("two"), code=111) == [] and why in damaged.err.err
+    assert any("example.net" in line for line in damaged.run("shape", "stored", code=111))
+    assert why in damaged.err.err
+
+
+def test_what_can_be_read_is_changed_though_another_domain_cannot_be_read(damaged: Site) -> None:
+    assert "1 stored message" in damaged.run("hold", damaged.id("one"))[-1]
+    assert "2 stored messages" in damaged.run("hold", "--state", "stored", "--reason", "x", code=111)[-1]
+    assert "example.com/1.cluster: is a directory" in damaged.err.err
+    assert "1 stored message" in damaged.run("delete", "--state", "stored", "--sender", "joe@example.org", code=111)[-1]
+    assert [order.ids for order in damaged.orders(NET)] == [{damaged.id("one")}]
+    assert "2 stored messages" in damaged.run("release", "--domain", "example.net")[-1]

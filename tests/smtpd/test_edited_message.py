@@ -18,12 +18,21 @@ from queue_smtpd.milter.edited_message import (
     field_name,
     find_header_fault,
     parse_header,
-    run_steps,
 )
 from queue_smtpd.milter.message_spool import PIECE, MessageSpool, SpoolMemory
 from queue_smtpd.milter.milter_client import HeaderEdit
 
 RECEIVED = b"Received: from x\n  by y\n"
+
+
+def run_steps(steps: Steps[Found]) -> Found:
+    """Do all the work of some steps; return what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
 
 
 def spooled(text: bytes, memory: SpoolMemory | None = None) -> MessageSpool:

@@ -15,7 +15,7 @@ from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import IntakeLinks
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.proxy_reader import HEADER_SECONDS, ProxyHeaderReader, ProxyReaders
-from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.recipient_lookups import MailboxLookups
 from queue_smtpd.sessions.client_facts import ClientFacts, TlsFacts, replace_client
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.strangers.client_limits import ClientLimits
@@ -204,7 +204,7 @@ class Scene:
         self.log = _Lines()
         authenticator, checks = Authenticator(home, self.log), StrangerChecks(home, self.log)
         self.limits = limits = ClientLimits(UNLIMITED._replace(pause=pause))
-        links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
+        links, lookups = IntakeLinks(home, loop), MailboxLookups(home, loop)
         open_ = OpenConnections(links, lookups, self.log, authenticator, limits, GreetingPauses(loop), checks)
         self.readers = ProxyReaders(open_, lambda: 12)
         self.readers.clients = unpack_networks(b"203.0.113.0/24")

@@ -20,7 +20,7 @@ from queue_smtpd.milter.message_spool import SpoolMemory
 from queue_smtpd.milter.milter_link import MilterAlerts
 from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
 from queue_smtpd.processes.log_writer import LogWriter
-from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.recipient_lookups import MailboxLookups
 from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_smtpd.smtp_connection import (
     COMMANDS_SLICE,
@@ -95,7 +95,7 @@ class Scene:
         authenticator = Authenticator(home, self.log)
         checks = StrangerChecks(home, self.log)
         limits = ClientLimits(UNLIMITED._replace(pause=pause))
-        links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
+        links, lookups = IntakeLinks(home, loop), MailboxLookups(home, loop)
         self.open = OpenConnections(links, lookups, self.log, authenticator, limits, GreetingPauses(loop), checks)
         self.transport = Transport()
         limits.hold("")

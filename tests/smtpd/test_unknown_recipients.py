@@ -13,7 +13,7 @@ from queue_base.home import Home
 from queue_local.srs.srs_address import rewrite_sender
 from queue_smtpd import recipient_lookups
 from queue_smtpd.config import read_config
-from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.recipient_lookups import MailboxLookups
 from queue_smtpd.sessions import session
 from queue_smtpd.sessions.relay_rules import MailboxFound
 from queue_wire.pipes.framing import NetstringReader
@@ -223,7 +223,7 @@ class _Checker:
 def test_answers_may_come_in_any_order_and_what_is_lost_is_undecided(home: Home) -> None:
     async def play() -> list[tuple[bytes, MailboxFound]]:
         checker = _Checker(home)
-        asker = RecipientAsker(home, asyncio.get_running_loop())
+        asker = MailboxLookups(home, asyncio.get_running_loop())
         found: list[tuple[bytes, MailboxFound]] = []
 
         def ask(name: bytes, now: float = 0.0) -> int:

@@ -185,7 +185,7 @@ def test_while_a_host_takes_its_mail_another_one_of_the_user_is_busy_and_other_u
                 host.take(sink)
             assert tokens(sink) == ["o1"]
         suite.wait_for(r"^ondemand customer\.example ended: delivered 0 failed 0 deferred 1")
-        assert fetch(smtpd, sink) == 250
+        wait_until(lambda: fetch(smtpd, sink) == 250, why="the mail after the end of the connection")
         assert tokens(sink) == ["o1", "c1"]
 
 
@@ -387,23 +387,23 @@ def descriptors(suite: Suite, smtpd: SmtpdDaemon) -> int:
     return sum(len(list(Path(f"/proc/{each}/fd").iterdir())) for each in (*daemons, str(smtpd.process.pid)))
 
 
-@pytest.mark.parametrize(("count", "cuts"), [(4, 6), pytest.param(500, 40, marks=pytest.mark.exhaustive)])
-def test_cut_at_any_place_nothing_is_lost_and_little_comes_twice(provider: GoodMail, count: int, cuts: int) -> None:
+def test_cut_at_some_places_nothing_is_lost_and_little_comes_twice(provider: GoodMail) -> None:
+    count, cuts = 4, 6
     with Suite(provider.home) as suite, SmtpdDaemon(provider.home, ["odmr"]) as smtpd, CutSink() as sink:
         names = [f"m{number}" for number in range(count)]
         send(provider, suite, *names)
-        # In EHLO, an envelope, a message, or behind some messages.
+        # In EHLO, an envelope, a message, or behind some messages. test_atrn_cuts.py has all places.
         size = len(letter_text(names[0])) + 200
         before = 0
         for place in range(cuts):
             with OdmrHost(smtpd) as host:
-                assert host.ask() == 250
-                sink.cut(host, 10 + place % max(1, count // cuts) * size + place * size // cuts)
+                assert host.ask_again() == 250
+                sink.cut(host, 10 + place * size // cuts)
             suite.wait_for(ENDED, times=place + 1)
             before = before or descriptors(suite, smtpd)
         # Daemons open a file or two for the first time; a leak would cost one for each cut.
         wait_until(lambda: descriptors(suite, smtpd) <= before + 2, why="the end of all connections")
-        assert fetch(smtpd, sink) == 250
+        wait_until(lambda: fetch(smtpd, sink) == 250, why="the mail")
         suite.wait_for(ENDED, times=cuts + 1)
         assert fetch(smtpd, sink) == 453
         came = tokens(sink)

@@ -102,9 +102,7 @@ class CutHost:
     def fetch(self, limits: Limits = WHOLE, reset: bool = False) -> list[int] | None:
         """Take mail until the connection is cut, or all has come; return the messages, None if there are none."""
         with OdmrHost(self._smtpd) as host:
-            # The run before may have to be ended still.
-            while (code := host.ask()) == 450:
-                pass
+            code = host.ask_again()
             if code == 453:
                 return None
             assert code == 250

@@ -17,7 +17,7 @@ from queue_todo.classify import TodoGroup
 from queue_wire.control.rewrite import Rules
 from queue_wire.files.standing_hold import HoldTable, SeenRecipients, StandingHold, pack_holds, unpack_holds
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.notice import ANNOUNCE, PASSED, REREAD, Ask, Frozen, Reread, unpack_notice
+from queue_wire.pipes.notice import ANNOUNCE, PASSED, REREAD, Ask, Held, Reread, unpack_notice
 from queue_wire.pipes.qmtp import pack_facts
 from support.intake.intake_daemon import ask, qmtp
 from support.processes.refusals import value_or_refusal
@@ -92,7 +92,7 @@ def test_a_message_that_a_hold_fits_is_classified_and_marked_before_it_leaves_to
         message = queue_message(home, [b"b@example.net"])
         assert todo.line() == f"new msg {message}"
         assert todo.line().startswith(f"info msg {message}: ")
-        assert todo._sent() == Frozen(message)
+        assert todo._sent() == Held(message)
         assert todo.line() == f"hold msg {message}: spam"
         found = todo.notice()
         assert (found.message, found.remote) == (message, True) and todo.arrived is None
@@ -115,7 +115,7 @@ def test_a_message_that_was_queued_on_hold_is_never_announced(tmp_path: Path) ->
         writer.commit([draft])
         assert todo.line() == f"new msg {draft.message}"
         assert todo.line().startswith(f"info msg {draft.message}: ")
-        assert todo._sent() == Frozen(draft.message)
+        assert todo._sent() == Held(draft.message)
         assert todo.line() == f"hold msg {draft.message}: the filter says so"
         found = todo.notice()
         assert (found.message, found.remote) == (draft.message, True) and todo.arrived is None
@@ -129,14 +129,14 @@ def test_a_file_that_cannot_be_read_is_an_alert_and_mail_goes_on_with_the_holds_
         held = queue_message(home, [b"b@example.net"])
         for _ in range(2):
             todo.line()
-        assert todo._sent() == Frozen(held)
+        assert todo._sent() == Held(held)
         todo.notice()
         place.write_bytes(b"garbage\n")
         message = queue_message(home, [b"b@example.net"])
         assert todo.line().startswith(f"alert: queue-todo: unable to read {place}: ")
         for _ in range(2):
             todo.line()
-        assert todo._sent() == Frozen(message)
+        assert todo._sent() == Held(message)
 
 
 @pytest.mark.parametrize("classifyafter", ["600", "0"])
@@ -217,7 +217,7 @@ def test_a_file_that_cannot_be_read_at_the_start_lets_nothing_pass_until_it_can(
         todo.write(REREAD)
         assert todo.line() == f"new msg {message}"
         todo.line()
-        assert todo._sent() == Frozen(message)
+        assert todo._sent() == Held(message)
         assert todo.line() == f"hold msg {message}: spam"
         todo.notice()
 
@@ -240,12 +240,12 @@ class Refused:
             patch.setattr(os, what, refuse)
             group = self.group([StandingHold(uid=7, reason=b"spam")], {})
         assert [message for message, _ in group.deferred] == [self.message] and self.mark.exists()
-        self.frozen = group.frozen
+        self.held = group.held
 
-    def group(self, holds: list[StandingHold], frozen: dict[int, bytes]) -> TodoGroup:
+    def group(self, holds: list[StandingHold], held: dict[int, bytes]) -> TodoGroup:
         """Classify the message."""
         rules = Rules(b"me.example.org", frozenset(), frozenset(), {})
-        group = TodoGroup(self.layout, rules, [self.message], holds=HoldTable(holds), frozen=frozen)
+        group = TodoGroup(self.layout, rules, [self.message], holds=HoldTable(holds), held=held)
         assert group.prepare()
         return group
 
@@ -257,13 +257,13 @@ def test_a_mark_whose_classification_the_disk_refused_holds_no_other_message(
 ) -> None:
     home = todo_home(tmp_path / "home")
     refused = Refused(home, monkeypatch, what)
-    assert refused.frozen == {refused.message: b"spam"}
+    assert refused.held == {refused.message: b"spam"}
     if then == "it is removed":
         os.unlink(refused.layout.todo(refused.message))
         os.unlink(refused.layout.mess(refused.message))
     reason = b"spam" if then == "the hold stays" else b"more spam"
     holds = [StandingHold(uid=7, reason=reason)] if "stays" in then or "changes" in then else []
-    group = refused.group(holds, refused.frozen)
+    group = refused.group(holds, refused.held)
     assert not group.deferred
     assert [entry.held for entry in group.entries] == {
         "it is removed": [], "the hold is removed": [None], "the hold stays": [b"spam"],
@@ -281,7 +281,7 @@ def test_a_hold_of_the_administrator_is_not_taken_back_with_that_of_a_standing_h
     mark = Path(layout.hashed("hold", message))
     mark.write_bytes(b"ask Jo\n")
     rules = Rules(b"me.example.org", frozenset(), frozenset(), {})
-    group = TodoGroup(layout, rules, [message], frozen={message: b"spam"})
+    group = TodoGroup(layout, rules, [message], held={message: b"spam"})
     assert group.prepare() and mark.read_bytes() == b"ask Jo\n"
 
 

@@ -172,7 +172,7 @@ def test_addresses_that_cannot_be_are_told_by_their_places() -> None:
     recipients = [b"a", b"x" * 1003, b"b", b"c\0d", b"y" * 1002]
     (*_, found) = read(qmtp(b"", b"s", recipients), list(range(3, 2000, 100)))
     assert isinstance(found, Package)
-    assert (found.recipients, found.impossible, found.sent) == ([b"a", b"b", b"y" * 1002], [1, 3], 5)
+    assert (found.recipients, found.invalid, found.sent) == ([b"a", b"b", b"y" * 1002], [1, 3], 5)
     for sender in (b"x" * 1003, b"a\0b"):
         (*_, found) = read(qmtp(b"", sender, [b"a"]))
         assert isinstance(found, Package) and found.sender is None and found.recipients == [b"a"]
@@ -188,13 +188,13 @@ def test_recipients_over_the_limit_are_counted_and_not_stored() -> None:
 
 
 def test_a_package_of_impossible_recipients_is_told_as_a_whole_and_none_is_stored() -> None:
-    recipients = [b"\0", b"a"] * package_reader.IMPOSSIBLE_MOST
+    recipients = [b"\0", b"a"] * package_reader.INVALID_MOST
     (*_, found) = read(qmtp(b"", b"s", recipients), list(range(50, 8000, 500)))
-    assert isinstance(found, Package) and not found.hopeless
-    assert len(found.recipients) == len(found.impossible) == package_reader.IMPOSSIBLE_MOST
+    assert isinstance(found, Package) and not found.too_many_invalid
+    assert len(found.recipients) == len(found.invalid) == package_reader.INVALID_MOST
     (*_, found) = read(qmtp(b"", b"s", [*recipients, b"\0", b"b"]) + qmtp(b"", b"s", [*recipients, b"\0"] * 3))
-    assert isinstance(found, Package) and found.hopeless and found.memory == 0
-    assert (found.recipients, found.impossible, found.sent) == ([], [], 3 * len(recipients) + 3)
+    assert isinstance(found, Package) and found.too_many_invalid and found.memory == 0
+    assert (found.recipients, found.invalid, found.sent) == ([], [], 3 * len(recipients) + 3)
 
 
 @pytest.mark.parametrize("recipient", [b"", b"\0", b"a" * 1003])

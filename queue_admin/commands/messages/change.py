@@ -231,6 +231,7 @@ def _run_in(
         _list_stored(home, stored, options["nul"])
         hit = others if _is_on_whole(verb, runs(home)) else 0
         print(_account(home, f"would have {VERBS[verb].done}", count, hit, stored), file=sys.stderr)
+        mail.check()
         _exit_unless(bool(count or stored.count) or options["all_messages"])
         return
     terminal = sys.stderr.isatty()
@@ -258,6 +259,7 @@ def _run_in(
         found = _change_stored(home, verb, change, stored, reason)
     if change.trouble:
         raise Temporary("unable to change some of the messages: see above; try again")
+    mail.check()
     # A standing hold is done, whether or not there is a message for it; and all of none are all.
     _exit_unless(found or bool(options.get("standing")) or options["all_messages"])
 

@@ -114,12 +114,14 @@ def _list(
     if not (ids or _filters(options)):
         if mail.domains and form == "text" and not nul:
             _say_stored(home, mail.count())
+        mail.check()
         return
     left = None if options["limit"] is None else options["limit"] - count
     for message in islice(_stored(mail, ids, options, selectors, now), left):
         count += 1
         name = pack_queue_id(home.name, message.long_id)
         print(name if nul else stored_line(message, form, now, home.name), end="\0" if nul else "\n")
+    mail.check()
     if not count:
         raise click.exceptions.Exit(1)
 

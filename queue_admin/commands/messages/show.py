@@ -16,12 +16,12 @@ from queue_admin.messages.description import (
     find_message,
     find_stored,
 )
-from queue_admin.messages.stored_mail import StoredMessage
-from queue_admin.messages.survey import open_regular
+from queue_admin.messages.stored_mail import StoredMail, StoredMessage
+from queue_admin.messages.survey import Snapshot, open_regular
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
-from queue_base.queue.layout import open_layout
+from queue_base.queue.layout import Layout, open_layout
 
 
 @click.command("show")
@@ -48,14 +48,24 @@ def command(context: click.Context, name: str, raw: bool, form: str) -> None:
     be_owner(home)
     home, name = find_queue(home, name)
     layout = open_layout(home.queue)
-    stored = find_stored(home, name)
+    mail = StoredMail(home)
+    stored = find_stored(mail, name)
     try:
         snapshot = find_message(layout, name)
     except Permanent:
         if not stored:
+            mail.check()
             raise
         _show_stored(home, stored, raw, form)
-        return
+    else:
+        _show_queued(home, layout, snapshot, stored, raw, form)
+    mail.check()
+
+
+def _show_queued(
+    home: Home, layout: Layout, snapshot: Snapshot, stored: list[StoredMessage], raw: bool, form: str
+) -> None:
+    """Show a message of the queue, which may be stored for other recipients."""
     if raw:
         _copy(layout.mess(snapshot.message))
         return

@@ -12,7 +12,7 @@ from queue_admin.messages.stored_mail import read_stored, stored_domains
 from queue_admin.printable import size_text, span, word
 from queue_admin.system_accounts import be_owner
 from queue_base.control import read_parsed
-from queue_base.errors import Failure, Permanent, Temporary, Usage
+from queue_base.errors import Failure, Permanent, Temporary, Usage, complain
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, EMPTY, RUNNING, RunRequest
@@ -71,9 +71,7 @@ def _list(home: Home, domain: bytes, identity: str | None, form: str) -> None:
     """List what one queue has, of all domains if `domain` is empty. Raises Exit if it has nothing of a domain."""
     open_layout(home.queue)
     if not domain:
-        lines = _read_lines(home)
-        for name in stored_domains(home):
-            _print_domain(home, name, list(read_stored(home, name)), form, lines is None or name in lines)
+        _list_domains(home, form)
         return
     found = False
     for stored in read_stored(home, domain):
@@ -82,6 +80,25 @@ def _list(home: Home, domain: bytes, identity: str | None, form: str) -> None:
             _print_recipient(home, stored, form)
     if not found:
         raise click.exceptions.Exit(1)
+
+
+def _list_domains(home: Home, form: str) -> None:
+    """Print a line for each domain. Raises Temporary at the end if not all of a domain could be read."""
+    lines = _read_lines(home)
+    faults: list[Temporary] = []
+    for name in stored_domains(home):
+        stored: list[StoredRecipient] = []
+        try:
+            stored.extend(read_stored(home, name))
+        except Temporary as error:
+            faults.append(error)
+            if not stored:
+                continue
+        _print_domain(home, name, stored, form, lines is None or name in lines)
+    for fault in faults[:-1]:
+        complain("queuectl", f"warning: {fault}")
+    if faults:
+        raise faults[-1]
 
 
 def _read_lines(home: Home) -> OnDemandLines | None:

@@ -43,7 +43,7 @@ def command(context: click.Context, listen: str | None, form: str, part: str | N
     # Imported here, because they take long to load, and before be_owner, because perhaps only root can read them.
     from queue_admin.metrics.exporter import Exporter, expose
     from queue_admin.metrics.oldest_walk import walk_within
-    from queue_admin.metrics.reading import smtpd_processes, take_reading
+    from queue_admin.metrics.reading import take_reading, take_shared
     from queue_admin.web.page_server import PageServer, serve, take_address
 
     where = take_address(listen) if listen is not None else None
@@ -53,7 +53,7 @@ def command(context: click.Context, listen: str | None, form: str, part: str | N
         open_layout(home.queue)
     if where is None:
         readings = {one.name: take_reading(one, walk_within(one, ONE_WALK)) for one in home.each()}
-        sys.stdout.write(expose(readings, smtpd_processes(home), suite_version(), form == "openmetrics").decode())
+        sys.stdout.write(expose(readings, take_shared(home), suite_version(), form == "openmetrics").decode())
         return
     exporter = Exporter(home, suite_version())
     server = PageServer("queuectl", where, exporter.answer, None)

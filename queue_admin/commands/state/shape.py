@@ -105,23 +105,25 @@ def command(
                         progress.step(shares)
                     elif interim.is_due():
                         print(_CLEAR + "\n".join(table.text(columns, most)), flush=True)
-            if STORED in queues and share == 0:
-                for stored in StoredMail(home).messages(Selectors(), now):
-                    column = table.column(int(now) - stored.first.birth // 1_000_000)
-                    for address in (stored.first.sender,) if senders else stored.recipients:
-                        table.add(shape_domain(address), column)
             return table, walk.unreadable
 
         (_, unreadable), *others = divide(count, shares)
         for other, number in others:
             table.merge(other)
             unreadable += number
+        mail = StoredMail(home) if STORED in queues else None
+        for stored in () if mail is None else mail.messages(Selectors(), now):
+            column = table.column(int(now) - stored.first.birth // 1_000_000)
+            for address in (stored.first.sender,) if senders else stored.recipients:
+                table.add(shape_domain(address), column)
         if interim is not None and interim.shown:
             sys.stdout.write(_CLEAR)
         for line in _objects(home, table, top) if form == "json" else table.text(columns, most):
             print(line)
         if unreadable:
             complain("queuectl", f"warning: messages that could not be read: {unreadable}; queuectl list names them")
+        if mail is not None:
+            mail.check()
 
     each_queue(home, show, heading=form == "text", both=True)
 

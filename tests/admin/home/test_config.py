@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from queue_base.home import Home
 from queue_wire.control.registry import FILES
 from support.processes.forked import run_program
 from support.processes.suite import Suite, program
-from support.queues.home import make_home
+from support.queues.home import make_home, make_several
 from support.servers.certificate import make_certificate
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed")
@@ -188,6 +189,27 @@ def test_check_names_certificates_that_cannot_be_used_and_listeners_by_which_nob
     assert "line 1: nobody may send by role submission: with `noauth`" in queuectl(home, "config", "check", code=1)[0]
     (control / "relayclients").write_text("192.0.2.1\n")
     assert queuectl(home, "config", "check") == ("", "")
+
+
+def test_check_names_what_stands_behind_the_only_line_of_a_file(home: Home) -> None:
+    control = Path(home.control)
+    (control / "queuelifetime").write_text("86400\n# a week is too long\n\n604800\n3600\n")
+    (control / "me").write_text("me.example.org\n# comment\n")
+    (control / "queueminfree").write_text("32M \n\n")
+    assert queuectl(home, "config", "check", code=1)[0].splitlines() == [
+        "control/queuelifetime line 4: only the first line of this file counts; remove this one"
+    ]
+
+
+def test_check_names_queues_that_are_not_there(tmp_path: Path) -> None:
+    home = make_several(tmp_path / "home", "a", "b", "c")
+    assert queuectl(home, "config", "check") == ("", "")
+    Path(home.control, "queues").write_text(f"# the disks\na\n\nb\n{tmp_path}/disk/c\n")
+    shutil.rmtree(home.queues["b"] + "/mess")
+    assert queuectl(home, "config", "check", code=1)[0].splitlines() == [
+        f"control/queues line 4: {home.path}/b/mess is not there; mount its disk, or queuectl --queue b init makes it",
+        f"control/queues line 5: {tmp_path}/disk/c is not there; mount its disk, or queuectl --queue c init makes it",
+    ]
 
 
 def test_check_names_domains_and_listeners_by_which_nobody_could_take_mail(home: Home) -> None:

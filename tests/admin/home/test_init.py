@@ -14,6 +14,7 @@ from queue_base.errors import Usage
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from support.inject.qmail_queue import our_owner, snapshot
+from support.queues.home import make_several
 
 HASHED = {
     "intd": 0o2700,
@@ -187,6 +188,25 @@ def test_something_else_in_the_place_of_a_path_is_named(
         wrong.write_bytes(b"")
     assert init(tmp_path / "home") == 100
     assert f"unable to make {kind} {wrong}" in capfd.readouterr().err
+
+
+def test_a_queue_whose_disk_is_not_mounted_is_named_and_not_made(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home = make_several(tmp_path / "home", "a", "b")
+    words = ["queuectl", "--home", home.path, "init", "--as-me"]
+    Path(home.control, "queues").write_text(f"a\n{tmp_path}/disk/b\n")
+    assert main(words) == 111
+    assert f"unable to make {tmp_path}/disk/b: {tmp_path}/disk is not there; mount its disk" in capfd.readouterr().err
+    (tmp_path / "disk").mkdir()
+    Path(home.run, "lock/b.running").touch()
+    assert main(words) == 111
+    told = capfd.readouterr().err
+    assert "b has run before, so its disk is not mounted; mount it, or --queue b makes an empty queue" in told
+    assert not (tmp_path / "disk/b").exists()
+    assert main(["queuectl", "--home", home.path, "--queue", "b", "init", "--as-me"]) == 0
+    assert (tmp_path / "disk/b/mess/0").is_dir()
+    assert main(words) == 0
 
 
 def test_a_home_that_may_not_be_made_is_temporary_trouble(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,18 +19,20 @@ import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from queue_admin import metrics
+from queue_admin.metrics import exporter
 from queue_admin.metrics.exporter import expose
-from queue_admin.metrics.oldest_walk import Background, OldestWalk, Walked
-from queue_admin.metrics.reading import Reading, take_reading
+from queue_admin.metrics.oldest_walk import Background, OldestWalk, StoredTotals, Walked
+from queue_admin.metrics.reading import Reading, SharedReading, take_reading, take_shared
 from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.figure import FIGURES, Figure
 from queue_wire.admin.smtpd_status import COUNTED, STATES, ProcessStatus
+from support.intake.intake_daemon import IntakeDaemon
 from support.processes.suite import Suite, program
 from support.queues.home import make_several
 from support.queues.listed_queue import BIRTH, Queue
-from support.queues.queued import classified_message
+from support.queues.queued import classified_message, store_on_demand
 from support.send.scripted_send import ScriptedSend
 
 PROMTOOL = shutil.which("promtool")
@@ -45,14 +47,18 @@ def full_reading() -> Reading:
         for name, labels in FIGURES.items()
     ]
     processes = [ProcessFacts("queue-remote", pid, 60.0, 10**7, 1.5) for pid in (5, 6)]
-    walked = Walked(1000.0, 3, 2000.0)
+    totals = StoredTotals()
+    totals.domains, totals.recipients, totals.bytes, totals.oldest = 2, 5, 700, 4000.0
+    walked = Walked(1000.0, 3, 2000.0, {"etrn": totals, "atrn": StoredTotals(), "none": StoredTotals()})
     return Reading(5000.0, figures, "", processes, DiskSpace(10, 100), True, False, walked)
 
 
 def shown(is_open: bool, *names: str) -> bytes:
     """Expose a full reading of each of these queues, by default of the only one, and one queue-smtpd."""
     smtpd = ProcessStatus(9, 2, 2, 4000.0, 100, 21, dict.fromkeys(STATES, 3), dict.fromkeys(COUNTED, 7))
-    return expose(dict.fromkeys(names or ("",), full_reading()), [smtpd], "1.2", is_open)
+    intake = ProcessFacts("queue-intake", 8, 60.0, 10**7, 2.5) if names else None
+    shared = SharedReading(5000.0, [smtpd], bool(names), intake)
+    return expose(dict.fromkeys(names or ("",), full_reading()), shared, "1.2", is_open)
 
 
 def samples(text: str) -> Samples:
@@ -75,6 +81,10 @@ def test_a_scrape_is_openmetrics_and_has_everything_that_a_reading_has() -> None
     assert found["queue_destination_waiting", "remote", "evil\"\\\\n{}.example\\xff"] == 7
     assert found["queue_oldest_message_age_seconds",] == 4000
     assert found["queue_inflow", "slow"] == 1
+    assert found["queue_stored_domains", "etrn"] == 2 and found["queue_stored_domains", "atrn"] == 0
+    assert found["queue_stored_recipients", "etrn"] == 5 and found["queue_stored_bytes", "etrn"] == 700
+    assert found["queue_stored_oldest_age_seconds", "etrn"] == 1000
+    assert ("queue_intake_up",) not in found
     assert found["queue_process_cpu_seconds_total", "1", "queue-remote"] == 1.5
     assert found["queue_smtpd_sessions", "2", "queueing"] == 3
     assert found["queue_smtpd_refusals_total", "2", "5xx", "RCPT"] == 7
@@ -96,9 +106,14 @@ def test_of_several_queues_each_sample_has_the_name_of_its_queue_and_queue_smtpd
     assert text.count("# TYPE queue_messages gauge") == 1
     for family in text_string_to_metric_families(text):
         queues = [sample.labels.get("queue") for sample in family.samples]
-        common = family.name.startswith("queue_smtpd_") or family.name == "queue_exporter"
+        if family.name.startswith("queue_process_"):
+            # That of queue-intake, which is in front of all.
+            (own,) = [sample for sample in family.samples if sample.labels["program"] == "queue-intake"]
+            assert own.labels.get("queue") is None
+            queues.remove(None)
+        common = family.name.startswith("queue_smtpd_") or family.name in ("queue_exporter", "queue_intake_up")
         assert set(queues) == ({None} if common else {"a", "b"}), family.name
-        assert len({(sample.name, *sorted(sample.labels.items())) for sample in family.samples}) == len(queues)
+        assert len({(sample.name, *sorted(sample.labels.items())) for sample in family.samples}) == len(family.samples)
     assert b'queue_up{queue="b"} 1.0\n' in shown(False, "a", "b")
 
 
@@ -114,6 +129,23 @@ def test_a_queue_whose_disk_is_not_there_is_down_and_the_others_are_shown(tmp_pa
     assert found["queue_disk_free_bytes", "b"] > 0 and ("queue_disk_free_bytes", "a") not in found
     with listening(home, "metrics") as url, urllib.request.urlopen(url, timeout=60) as answer:
         assert '\nqueue_up{queue="b"} 0.0\n' in answer.read().decode()
+
+
+def test_a_queue_that_hangs_keeps_no_scrape_from_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = make_several(tmp_path / "home", "a", "b")
+    answers = threading.Event()
+
+    def read(one: Home, walked: Walked | None) -> Reading:
+        if one.name == "a":
+            answers.wait(30)
+        return full_reading()
+
+    monkeypatch.setattr(exporter, "take_reading", read)
+    monkeypatch.setattr(exporter, "PATIENCE", 0.2)
+    scraped = exporter.Exporter(home, "1")
+    found = samples(scraped.answer("/metrics", "application/openmetrics-text").body.decode())
+    assert found["queue_up", "a"] == 0 and found["queue_up", "b"] == 1
+    answers.set()
 
 
 def test_without_queue_send_the_queue_is_down_and_the_rest_is_left_out(tmp_path: Path) -> None:
@@ -134,7 +166,7 @@ def test_a_running_queue_send_is_up_and_told_of(home: Home, send: ScriptedSend) 
     send.todo.classified(classified_message(home, remote=[b"a@b.example"], birth=int(time.time()) - 1000))
     send.remote.job()
     walked = OldestWalk(open_layout(home.queue)).finish_within(60)
-    found = samples(expose({"": take_reading(home, walked)}, [], "1", True).decode())
+    found = samples(expose({"": take_reading(home, walked)}, SharedReading(0.0), "1", True).decode())
     assert found["queue_up",] == 1
     assert found["queue_deliveries_in_flight", "remote"] == 1
     assert found["queue_messages", "remote", "active"] == 1
@@ -172,6 +204,41 @@ def test_the_walk_finds_the_oldest_and_what_is_not_classified(tmp_path: Path) ->
     assert BIRTH > 1_600_000_000 * 10**6
 
 
+def test_the_walk_counts_what_is_stored_on_demand_by_the_method_of_its_domain(tmp_path: Path) -> None:
+    queue = Queue(tmp_path / "home")
+    home = queue.home
+
+    def stored() -> dict[str, tuple[int, int, int, bool]]:
+        found = OldestWalk(queue.layout, home).finish_within(60)
+        assert found is not None
+        return {
+            method: (each.domains, each.recipients, each.bytes, each.oldest is not None)
+            for method, each in found.stored.items()
+        }
+
+    assert stored() == {}
+    Path(home.control, "ondemand").write_text("a.example:etrn\nb.example:etrn\nc.example:atrn\nd.example:atrn\n")
+    nothing = (0, 0, 0, False)
+    assert stored() == {"etrn": nothing, "atrn": nothing, "none": nothing}
+    for name in (b"a.example", b"b.example", b"c.example", b"gone.example"):
+        store_on_demand(home, name, [[b"x@" + name, b"y@" + name], [b"z@" + name]], data=b"12345\n")
+    assert stored() == {"etrn": (2, 6, 24, True), "atrn": (1, 3, 12, True), "none": (1, 3, 12, True)}
+    # What the order of an administrator takes is left out, and what cannot be read.
+    Path(home.queue, "ondemand/c.example/1.cluster").write_bytes(b"")
+    assert stored()["atrn"][:2] == (0, 0)
+
+
+def test_the_queue_intake_of_several_queues_is_found_by_its_socket(tmp_path: Path) -> None:
+    home = make_several(tmp_path / "home", "a", "b")
+    assert take_shared(home).several and take_shared(home).intake is None
+    with IntakeDaemon(home) as daemon:
+        intake = take_shared(home).intake
+        assert intake is not None and intake.program == "queue-intake" and intake.pid == daemon.process.pid
+        assert intake.memory > 10**6
+    found = samples(expose({}, take_shared(home), "1", True).decode())
+    assert found["queue_intake_up",] == 0
+
+
 def names_in(expression: str) -> set[str]:
     """Return the metrics that an expression of PromQL reads; fail if it is none."""
     filled = re.sub(r"\$__rate_interval", "5m", expression).replace("$instance", "x")
@@ -180,7 +247,7 @@ def names_in(expression: str) -> set[str]:
 
 
 def test_dashboard_and_alerts_read_only_metrics_that_a_scrape_has() -> None:
-    text = shown(True).decode()
+    text = shown(True, "a", "b").decode()
     known = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples} | {"up"}
     rules = [rule for group in yaml.safe_load(part("alerts.yml"))["groups"] for rule in group["rules"]]
     panels = json.loads(part("grafana.json"))["panels"]

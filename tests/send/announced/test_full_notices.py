@@ -12,7 +12,7 @@ from queue_base.home import Home
 from queue_base.queue import hold_marks
 from queue_base.queue.layout import open_layout
 from queue_base.queue.removal import remove_messages
-from queue_send import disk_retry, peers
+from queue_send import cleaner, disk_retry
 from queue_send.admin.queries import Explainer
 from queue_send.messages.envelopes import BYTES_MOST
 from queue_wire.admin.cause import CONCURRENCY_FULL, DISK_FAILED, IN_FLIGHT, REMOVALS_BEHIND
@@ -180,7 +180,7 @@ def test_the_envelopes_that_are_kept_have_a_limit(home: Home, loop: Loop, monkey
 def test_no_delivery_starts_while_too_many_messages_wait_for_their_removal(home: Home, loop: Loop) -> None:
     message = classified_message(home, remote=TWO)
     loop.settle()
-    for number in range(1, peers.WAITING_MOST + 2):
+    for number in range(1, cleaner.WAITING_MOST + 2):
         loop.cleaner._held[number] = None
     assert loop.channel.stopped == REMOVALS_BEHIND
     loop.arrive(message)

@@ -14,7 +14,7 @@ from queue_base.limits import Limits
 from queue_base.queue.layout import open_layout
 from queue_base.reports.bounce_report import BounceFacts, compose_steps
 from queue_base.reports.dsn import STEP
-from queue_send import peers
+from queue_send import cleaner
 from queue_send.admin.watchdog import LOOKS
 from queue_send.delivery import verdicts
 from queue_send.messages import message_files as store
@@ -280,7 +280,7 @@ def test_removals_and_bounces_that_failed_are_taken_up_a_part_at_a_time(home: Ho
         loop.cleaner._held[message] = None
         loop.cleaner._again.append((0.0, Removal(message)))
     loop.cleaner.run({}, loop.clock.now())
-    assert len(loop.cleaner._asked) <= peers.ANSWERS_A_TURN
+    assert len(loop.cleaner._asked) <= cleaner.ANSWERS_A_TURN
     assert notifier.COMPOSING < 0.01
 
 

@@ -1,16 +1,19 @@
 """SMTP smuggling: no variant of an end of data in a body becomes a second message, here or at three receivers."""
 
+import itertools
 import re
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.inject.smuggling import SMUGGLED, bodies, padded
+from support.intake.intake_daemon import Client, qmtp
 from support.plugins.amount import amount
 from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.processes.suite import Suite, wait_until
-from support.servers.postfix import Postfix
+from support.servers.postfix import Postfix, Stored
 from support.servers.smtp.smtp_server import SmtpServer
 from support.servers.smtp.smtp_sink import SmtpSink
 from support.site import Site
@@ -128,12 +131,67 @@ def test_what_comes_in_by_smtp_goes_out_as_one_message_or_was_refused(site: Site
         stored = postfix.settle()
         log = postfix.log()
 
+    assert len(taken) > len(corpus) > 50
+    check_taken(taken, stored, aiosmtpd, log)
+
+
+def check_taken(taken: list[bytes], stored: list[Stored], aiosmtpd: SmtpServer, log: str) -> None:
+    """Compare what was queued with what Postfix and aiosmtpd have got."""
+
     def subject(content: bytes) -> bytes:
         return bytes(re.findall(rb"(?m)^Subject: corpus \d+", content)[0])
 
-    assert len(taken) > len(corpus) > 50
     assert sorted(subject(message.content) for message in stored) == sorted(taken)
     assert sorted(subject(message.content) for message in aiosmtpd.received) == sorted(taken)
+    assert all(re.search(rb"\r(?!\n)|(?<!\r)\n", message.content) is None for message in aiosmtpd.received)
     assert {message.sender for message in stored} == {b"from@a.example"}
     assert {message.sender for message in aiosmtpd.received} == {"from@a.example"}
     assert SMUGGLED.decode() not in log and "non-SMTP command" not in log
+
+
+def packages(body: bytes, number: int) -> Iterator[tuple[bytes, bool]]:
+    """Yield a message as packages of QMTP, and whether it is clean: its lines end with LF, or with CR LF."""
+    recipients = [b"to@aio.example", b"to@b.example"]
+    yield qmtp(HEADER % number + body, b"from@a.example", recipients), b"\r" not in body
+    header = (HEADER % number).replace(b"\n", b"\r\n")
+    clean = re.search(rb"\r(?!\n)|(?<!\r)\n", body) is None
+    yield qmtp(header + body, b"from@a.example", recipients, begin=b"\r"), clean
+
+
+def pieces(package: bytes, body: bytes) -> Iterator[bytes]:
+    """Yield a package in pieces: what is behind the text of its body byte by byte, up to the smuggled commands."""
+    start = package.index(body)
+    end = min(package.find(b"MAIL FROM", start) % (1 << 30), start + 40)
+    yield package[:start]
+    yield from (package[place : place + 1] for place in range(start, min(end, len(package))))
+    yield package[min(end, len(package)) :]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.home(relayclients="127.0.0.1", smtpdlimits="exempt 127.0.0.0/8")
+def test_what_comes_in_by_qmtp_goes_out_as_one_message(site: Site) -> None:
+    corpus = [body for body in dict.fromkeys(bodies()) if len(body) < LINE_MOST]
+    lax = ["smtpd_forbid_bare_newline = no", "smtpd_forbid_unauth_pipelining = no"]
+    with SmtpServer() as aiosmtpd, Postfix(main=lax) as postfix:
+        site.route(aiosmtpd.port, b=postfix.port)
+        with Suite(site.home), SmtpdDaemon(site.home, ["mx", "qmtp"]) as daemon:
+            taken: list[bytes] = []
+            for number, body in enumerate(corpus):
+                for (package, clean), strange in itertools.product(packages(body, number), (False, True)):
+                    with Client(daemon.connect(1) if strange else site.home) as client:
+                        if strange:
+                            client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                        for piece in pieces(package, body):
+                            client.send(piece)
+                        letters = {answer[:1] for answer in client.answers(2)}
+                    # A stranger's bare CR or LF is refused, as by SMTP.
+                    assert letters == {b"K"} or (letters == {b"D"} and strange and not clean), body
+                    taken += [b"Subject: corpus %06d" % number] * (b"K" in letters)
+                daemon.said(b"")
+            wait_until(site.is_empty, 120, "the queue to be empty")
+        postfix.wait_for(len(taken), 120)
+        stored = postfix.settle()
+        log = postfix.log()
+
+    assert len(taken) > 2 * len(corpus) > 50
+    check_taken(taken, stored, aiosmtpd, log)

@@ -31,13 +31,17 @@ STRIKE = 0.003
 
 
 class Supervisor:
-    """Starts the suite whenever it ends, as supervise does. Use it as a context manager. `log`: as of a Suite."""
+    """Starts the suite whenever it ends, as supervise does. Use it as a context manager. `log`: as of a Suite.
 
-    def __init__(self, home: Home, log: int = subprocess.PIPE) -> None:
+    `queue` is the name of a queue if the home has several; its set is started.
+    """
+
+    def __init__(self, home: Home, log: int = subprocess.PIPE, queue: str = "") -> None:
         self._home = home
         self._log = log
-        self._directories = open_layout(home.queue).directories("todo")
-        self.runs: list[Suite] = [Suite(home, log=log)]
+        self._options = ("--queue", queue) if queue else ()
+        self._directories = open_layout((home.choose(queue) if queue else home).queue).directories("todo")
+        self.runs: list[Suite] = [Suite(home, log=log, options=self._options)]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
@@ -69,7 +73,7 @@ class Supervisor:
                 # The lock may be held for a moment by what is left of the last set; supervise waits a second.
                 self._stopping.wait(0.05)
                 if not self._stopping.is_set():
-                    self.runs.append(Suite(self._home, log=self._log))
+                    self.runs.append(Suite(self._home, log=self._log, options=self._options))
 
     @property
     def current(self) -> Suite:

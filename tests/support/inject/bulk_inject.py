@@ -1,8 +1,9 @@
 """Injects many letters from one process, as a daemon that takes mail does.
 
-`python -m support.inject.bulk_inject HOME GROUP PACE`: letters come on stdin, one a line (support.queues.letters);
-GROUP letters share a commit; PACE is how many are injected in a second, 0 for as many as can be. Once a letter is
-queued, its line goes to stdout: token, message id, and the monotonic time in seconds.
+`python -m support.inject.bulk_inject HOME GROUP PACE [QUEUE PRIORITY]`: letters come on stdin, one a line
+(support.queues.letters); GROUP letters share a commit; PACE is how many are injected in a second, 0 for as many as can
+be; QUEUE is one of several queues, PRIORITY the class. Once a letter is queued, its line goes to stdout: token, message
+id, and the monotonic time in seconds.
 """
 
 import os
@@ -21,7 +22,9 @@ def main() -> None:
     os.umask(0o027)
     home, group, pace = Home(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     letters = [unpack_letter(line) for line in sys.stdin]
-    writer = open_writer(home)
+    queue, priority = sys.argv[4:] or ("", "")
+    writer = open_writer(home.choose(queue) if queue else home)
+    writer.priority = priority or writer.priority
     begin = time.monotonic()
     for start in range(0, len(letters), group):
         if pace:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from queue_base.queue import marks_file, removal
+from queue_send.cleaner import Cleaner
 from queue_send.messages.announced import Announced
 from queue_send.messages.life_cycle import Messages
-from queue_send.peers import Cleaner
 from queue_todo.announcements import Announcements
 from queue_todo.pending import Pending
 from queue_todo.pipeline import Pipeline

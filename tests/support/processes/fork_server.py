@@ -28,6 +28,10 @@ from typing import Any, NoReturn
 
 # Pages that modules make as they are loaded, for a program and its forks: another program's are others.
 _SHARED_PAGES = [("queue_local.config", "_last_alert")]
+# What main() imports when it knows what is wanted.
+_LATER = {
+    "queue_remote.main": ["uvloop", "queue_remote.control_check", "queue_remote.daemon", "queue_remote.explain"],
+}
 Main = Callable[[list[str]], int | None]
 _execv = os.execv
 # The standard streams: number, name in sys, mode, encoding, and what is done about characters outside of it.
@@ -35,12 +39,14 @@ _STREAMS = [
     (number, name, mode, getattr(sys, name).encoding, getattr(sys, name).errors)
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
 ]
+# The exit code of Python where its last output could not be written.
+_UNWRITTEN = 120
 # The fields 48 and 49 of /proc/PID/stat (proc_pid_stat(5)), of which the first after the name is field 3.
 _ARG_START, _ARG_END = 45, 46
 
 
-def serve(server: socket.socket) -> None:
-    """Fork for each request. Returns in the forks."""
+def serve(server: socket.socket) -> dict[str, Any]:
+    """Fork for each request. Returns in the forks, with the request."""
     statuses: dict[int, tuple[int, int]] = {}
     while True:
         poll = select.poll()
@@ -62,7 +68,7 @@ def serve(server: socket.socket) -> None:
             if pid == 0:
                 server.detach()
                 become(request, descriptors)
-                return
+                return dict(request)
             *others, status = descriptors
             for other in others:
                 os.close(other)
@@ -143,10 +149,17 @@ def close_all(numbers: Iterable[int]) -> None:
         os.closerange(number, number + 1)  # That of the listing is closed already.
 
 
-def executes(mains: dict[str, Main]) -> Callable[[Any, Any], NoReturn]:
-    """Return an execv() that runs a main() of these programs, by their paths, in this process."""
+def executes(mains: dict[str, Main], wrappers: dict[str, list[str]]) -> Callable[[Any, Any], NoReturn]:
+    """Return an execv() that runs a main() of these programs, by their paths, in this process.
+
+    A program that `wrappers` has words for, by its name, is executed with those words before its own.
+    """
 
     def execute(path: str, words: list[str]) -> NoReturn:
+        wrapper = wrappers.get(os.path.basename(words[1])) if len(words) > 1 else None
+        if wrapper:
+            os.execv = _execv
+            os.execvp(wrapper[0], [*wrapper, *words])
         main = mains.get(words[1]) if path == sys.executable and len(words) > 1 else None
         if main is None:
             _execv(path, words)
@@ -167,25 +180,42 @@ def executes(mains: dict[str, Main]) -> Callable[[Any, Any], NoReturn]:
 
 
 def end(main: Main) -> NoReturn:
-    """Run a program to its end, without those of the functions that called us."""
+    """Run a program to its end, without those of the functions that called us.
+
+    It ends as Python does, but for the modules, which are not taken apart: in a fork that copies each of their pages,
+    and takes ten times as long as the fork.
+    """
+    code: object
+    interrupted = False
     try:
         code = main(sys.argv)
     except SystemExit as error:
-        code = error.code if isinstance(error.code, int) or error.code is None else 1
-    except BaseException:
+        code = error.code
+        if not (code is None or isinstance(code, int)):
+            print(code, file=sys.stderr)
+            code = 1
+    except BaseException as error:
         sys.excepthook(*sys.exc_info())
+        interrupted = isinstance(error, KeyboardInterrupt)
         code = 1
-    finally:
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
             if stream is not None:
                 stream.flush()
-    os._exit(code or 0)
+        except OSError:
+            code = _UNWRITTEN
+    if interrupted:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(code & 0xFF if isinstance(code, int) else 0)
 
 
 def load(module: str) -> Main:
     main: Main = importlib.import_module(module).main
+    for other in _LATER.get(module, ()):
+        importlib.import_module(other)
     return main
 
 
@@ -197,10 +227,10 @@ def run(words: list[str]) -> None:
     names = dict(other.split("=") for other in others)
     mains = {os.path.join(programs, name): load(other) for name, other in names.items()}
     gc.freeze()
-    serve(socket.socket(fileno=int(number)))
+    request = serve(socket.socket(fileno=int(number)))
     if mains:
-        os.execv = executes(mains)
-    sys.exit(main(sys.argv))
+        os.execv = executes(mains, request["wrappers"])
+    end(main)
 
 
 if __name__ == "__main__":

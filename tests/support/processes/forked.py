@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -178,10 +178,12 @@ def fork(
     *,
     session: bool = False,
     variables: Mapping[str, str] | None = None,
+    wrappers: Mapping[str, Sequence[str]] | None = None,
 ) -> Forked:
     """Start a program, with the words of its command line from its path on; descriptors: by their number in it.
 
-    With `session` it begins a session of its own; `variables` are added to the environment.
+    With `session` it begins a session of its own; `variables` are added to the environment. `wrappers` are words
+    before the command of a program that it executes, by that one's name: that one is executed in truth.
     """
     reader, writer = os.pipe()
     request = {
@@ -191,6 +193,7 @@ def fork(
         "directory": os.getcwd(),
         "umask": _umask(),
         "session": session,
+        "wrappers": {name: list(words) for name, words in (wrappers or {}).items()},
     }
     try:
         with _lock:

@@ -36,7 +36,8 @@ def wait_until(what: Callable[[], object], deadline: float = DEADLINE, why: str 
 class Suite:
     """A running suite. Use it as a context manager: it is stopped with TERM, and killed if that takes too long.
 
-    `wrapper` are words before the command, which must exec it. `on_line` is called with each line of the log as it
+    `wrapper` are words before the command, which must exec it, and `send_wrapper` such words before that of queue-send,
+    or of queue-start where it is no fork. `on_line` is called with each line of the log as it
     comes, in a thread of its own. `log` is a descriptor to which the log goes instead; none of it is known here.
     `inherited` are descriptors that it gets under their numbers. It is a fork where that shows the same
     (support.processes.forked), and with `executed` never. `options` are further ones of queue-start.
@@ -48,6 +49,7 @@ class Suite:
         *,
         user: int | None = None,
         wrapper: tuple[str, ...] = (),
+        send_wrapper: tuple[str, ...] = (),
         programs: Path = BIN,
         on_line: Callable[[str], None] | None = None,
         log: int = subprocess.PIPE,
@@ -59,13 +61,13 @@ class Suite:
         self._on_line = on_line
         self.lines: list[str] = []
         self._more = threading.Condition()
-        plain = user is None and not wrapper and not inherited and programs == BIN and not options
+        plain = user is None and not wrapper and not inherited and programs == BIN
         self.process: subprocess.Popen[bytes] | Forked
         if plain and not executed and can_fork("queue-start"):
-            self.process = _fork(home, log)
+            self.process = _fork(home, log, options, send_wrapper)
         else:
             self.process = subprocess.Popen(
-                [*wrapper, *program("queue-start", programs), "--home", home.path, *options],
+                [*(wrapper or send_wrapper), *program("queue-start", programs), "--home", home.path, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -184,13 +186,14 @@ class Suite:
         self.process.wait(30)
 
 
-def _fork(home: Home, log: int) -> Forked:
+def _fork(home: Home, log: int, options: tuple[str, ...], send_wrapper: tuple[str, ...]) -> Forked:
     """Start a suite as a fork, with its log on a descriptor, or on a pipe."""
     reader, writer = os.pipe() if log == subprocess.PIPE else (-1, os.dup(log))
     nothing = os.open(os.devnull, os.O_RDWR)
-    words = [str(BIN / "queue-start"), "--home", home.path]
+    words = [str(BIN / "queue-start"), "--home", home.path, *options]
+    wrappers = {"queue-send": send_wrapper}
     try:
-        process = fork("queue-start", words, {0: nothing, 1: writer, 2: writer}, session=True)
+        process = fork("queue-start", words, {0: nothing, 1: writer, 2: writer}, session=True, wrappers=wrappers)
     finally:
         os.close(nothing)
         os.close(writer)

@@ -17,7 +17,7 @@ from queue_wire.pipes.notice import (
     Classified,
     ClassifyAnswer,
     ClassifyDeferral,
-    Frozen,
+    Held,
     Reread,
     unpack_notice,
 )
@@ -71,7 +71,7 @@ class TodoDaemon(Piped):
             assert isinstance(found, bytes)
             self.lines.append(found.decode())
 
-    def _sent(self) -> Classified | Arrived | ClassifyAnswer | Frozen | bytes:
+    def _sent(self) -> Classified | Arrived | ClassifyAnswer | Held | bytes:
         """Return the next record; what it asks is answered."""
         while True:
             found = unpack_notice(self.record())

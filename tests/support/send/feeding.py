@@ -23,16 +23,18 @@ class Queued(NamedTuple):
 
 
 class Bulk:
-    """A process of support.inject.bulk_inject at work on some letters."""
+    """A process of support.inject.bulk_inject at work on some letters. `place`: the queue and the class."""
 
-    def __init__(self, home: Home, letters: list[Letter], group: int = 1, pace: float = 0) -> None:
+    def __init__(
+        self, home: Home, letters: list[Letter], group: int = 1, pace: float = 0, place: tuple[str, ...] = ()
+    ) -> None:
         # Files, because nobody reads or writes pipes while it works.
         self._said = tempfile.TemporaryFile()  # noqa: SIM115
         with tempfile.TemporaryFile() as asked:
             asked.write("".join(letter.pack() + "\n" for letter in letters).encode())
             asked.seek(0)
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "support.inject.bulk_inject", home.path, str(group), str(pace)],
+                [sys.executable, "-m", "support.inject.bulk_inject", home.path, str(group), str(pace), *place],
                 stdin=asked,
                 stdout=self._said,
                 env={**os.environ, "PYTHONPATH": str(TESTS)},

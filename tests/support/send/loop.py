@@ -11,6 +11,7 @@ from queue_base.daemon.disk_thread import DiskThread
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_send.admin.bounce_orders import BounceOrders
+from queue_send.cleaner import Cleaner
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.counters import Counters
@@ -26,7 +27,6 @@ from queue_send.messages.life_cycle import Messages
 from queue_send.messages.message_files import Store
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
-from queue_send.peers import Cleaner
 from queue_wire.pipes.cleaning import REMOVED
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, unpack_job

@@ -56,6 +56,12 @@ class OdmrHost:
         """Return the code of the reply to ATRN."""
         return self.client.docmd("ATRN", domains)[0]
 
+    def ask_again(self) -> int:
+        """Return the code of the reply to ATRN, once the end of a connection before, which was cut, is noticed."""
+        while (code := self.ask()) == 450:
+            pass
+        return code
+
     @property
     def connection(self) -> socket.socket:
         """The connection, for what comes after the reply."""

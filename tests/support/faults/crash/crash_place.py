@@ -17,7 +17,7 @@ from queue_wire.pipes.notice import (
     Classified,
     ClassifyAnswer,
     ClassifyDeferral,
-    Frozen,
+    Held,
     Notice,
     NoticeReader,
     Reread,
@@ -44,7 +44,7 @@ MIXED += f"refuse_nameless(lambda mode: mode != {MESS_MODE} and next(n) % 2 == 0
 # The first record about a message: its log line, or its full notice.
 _FIRST = re.compile(rb"Lnew msg |[0-9]+:[AC][0-9]")
 # What queue-todo says, of which bytes are a line for the log.
-Sent = Notice | ClassifyAnswer | Frozen | Ask | bytes
+Sent = Notice | ClassifyAnswer | Held | Ask | bytes
 
 
 class Place:

@@ -119,7 +119,7 @@ def traced_suite(home: Home, trace: Path, point: Point, programs: Path = BIN) ->
     """
     words = _kill_words(trace, point)
     # -DD: strace is no parent of queue-send, and outlives what kills the suite's processes.
-    suite = Suite(home, wrapper=(*words, "-DD", "--") if point.thread == MAIN else (), programs=programs)
+    suite = Suite(home, send_wrapper=(*words, "-DD", "--") if point.thread == MAIN else (), programs=programs)
     tracers: list[subprocess.Popen[bytes]] = []
     try:
         if point.everybody and point.thread == MAIN:
