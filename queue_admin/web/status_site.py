@@ -17,6 +17,7 @@ from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.messages.description import describe, describe_stored, find_message, find_stored
 from queue_admin.messages.detail import CHANNELS
 from queue_admin.messages.search import SECONDS, search
+from queue_admin.messages.stored_mail import StoredMail
 from queue_admin.metrics.oldest_walk import Background
 from queue_admin.metrics.reading import Reading, take_reading
 from queue_admin.printable import precise, visible
@@ -143,7 +144,7 @@ class StatusSite:
     def _message(self, name: str) -> Page:
         try:
             layout = open_layout(self._home.queue)
-            stored = find_stored(self._home, name)
+            stored = find_stored(StoredMail(self._home), name)
             try:
                 snapshot = find_message(layout, name)
             except Permanent:
