@@ -13,7 +13,6 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from queue_admin.messages.search import Found
-from queue_admin.messages.stored_mail import COUNTED_MOST
 from queue_admin.metrics.reading import Reading
 from queue_admin.printable import size_text, span, visible
 from queue_admin.views.ranking import RankedRow
@@ -183,9 +182,8 @@ def _tiles(reading: Reading) -> Markup:
     if reading.walked is not None:
         oldest = reading.walked.oldest
         tiles.append(("Oldest", "none" if oldest is None else span(reading.at - oldest), "not held, not parked"))
-        if stored := reading.walked.stored:
-            more = " or more" if stored == COUNTED_MOST else ""
-            tiles.append(("Stored", _count(stored) + more, "for on-demand domains"))
+        if stored := sum(each.recipients for each in reading.walked.stored.values()):
+            tiles.append(("Stored", _count(stored), "recipients of on-demand domains"))
     started = reading.number(b"started")
     day, _, clock = moment(int(started)).partition("T")
     tiles.append(("Up", span(reading.at - started), join("since ", tag("time", day), " ", tag("time", clock))))

@@ -17,6 +17,7 @@ from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.messages.description import describe, describe_stored, find_message, find_stored
 from queue_admin.messages.detail import CHANNELS
 from queue_admin.messages.search import SECONDS, search
+from queue_admin.messages.stored_mail import StoredMail
 from queue_admin.metrics.oldest_walk import Background
 from queue_admin.metrics.reading import Reading, take_reading
 from queue_admin.printable import precise, visible
@@ -143,11 +144,13 @@ class StatusSite:
     def _message(self, name: str) -> Page:
         try:
             layout = open_layout(self._home.queue)
-            stored = find_stored(self._home, name)
+            mail = StoredMail(self._home)
+            stored = find_stored(mail, name)
             try:
                 snapshot = find_message(layout, name)
             except Permanent:
                 if not stored:
+                    mail.check()
                     raise
                 long_id, lines = stored[0].long_id, describe_stored(self._home, stored)
             else:

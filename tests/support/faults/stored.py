@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from queue_admin.messages.stored_mail import ask_for_runs, stored_domains
+from queue_admin.messages.admin_client import ask_for_runs
+from queue_admin.messages.stored_mail import stored_domains
 from queue_base.errors import Temporary
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, FLUSH, ORDERS, RunRequest
 from queue_wire.files.stored_order import ORDER_DIRECTORY, REQUEUE_STORED, StoredOrder, pack_order
