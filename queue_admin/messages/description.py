@@ -115,8 +115,8 @@ def describe_stored_as_facts(home: Home, stored: Sequence[StoredMessage]) -> dic
 def _stored(home: Home, stored: Sequence[StoredMessage], now: float) -> Iterator[str]:
     for each in stored:
         since = each.first.since
-        when = f" since {moment(since)}, {span(now - since)} ago" if since else ""
-        yield f"stored for {each.domain.decode()}{when}; {_waits_for(home, each)}"
+        when = f"since {moment(since)}, {span(now - since)} ago; " if since else ""
+        yield f"stored for {each.domain.decode()}: {when}{_waits_for(home, each)}"
         for address in each.recipients:
             yield f"  pending <{word(address)}>"
 

@@ -83,7 +83,7 @@ class OldestWalk:
         self.found = Walked(self._oldest, self._unclassified, time.time(), self._stored)
 
     def _count_stored(self, home: Home) -> Iterator[None]:
-        """Count what is stored on demand. A domain that cannot be read is left out."""
+        """Count what is stored on demand. What cannot be read is left out."""
         try:
             lines: OnDemandLines = read_parsed(home, "ondemand", unpack_ondemand) or {}
         except Failure:
@@ -98,10 +98,7 @@ class OldestWalk:
         for name in domains:
             line = lines.get(name)
             totals = self._stored["none" if line is None else "atrn" if line.turns else "etrn"]
-            try:
-                yield from _add_domain(totals, StoredDomain(home, name, {}))
-            except Failure:
-                continue
+            yield from _add_domain(totals, StoredDomain(home, name, {}))
 
     def finish_within(self, seconds: float) -> Walked | None:
         """Do all steps, for so many seconds at most; return what was found, None if there was no time for it."""
@@ -169,7 +166,7 @@ class Background:
 
 
 def _add_domain(totals: StoredTotals, domain: StoredDomain) -> Iterator[None]:
-    """Add what is stored for a domain, in steps. Raises Temporary."""
+    """Add what is stored for a domain, in steps."""
     has_some = False
     for count, message in enumerate(domain.messages(), 1):
         if not has_some:

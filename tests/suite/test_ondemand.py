@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 from queue_wire.admin.ondemand_socket import EMPTY, ETRN, LATER, NO_LINE, ORDERS, STARTED, UNKNOWN, RunAnswer
@@ -13,6 +14,7 @@ from support.local.good_mail import GoodMail
 from support.processes.ondemand_client import ask
 from support.processes.suite import Suite, enqueue, program, wait_until
 from support.queues.letters import letter_text, token_of
+from support.queues.queued import store_on_demand
 from support.servers.smtp.sink import Sink
 from support.tools import need, need_tracing
 
@@ -66,6 +68,17 @@ def test_what_is_stored_is_delivered_by_the_next_suite_after_a_kill(customer: Go
             suite.wait_for(DONE)
         assert tokens(sink) == ["before"]
     assert not stored(customer)
+
+
+def test_a_run_keeps_to_the_rate_of_its_domain_and_goes_on_by_itself(customer: GoodMail, port: int) -> None:
+    customer.control("destinationrate", "customer.example:2/1\n")
+    store_on_demand(customer.home, b"customer.example", [[b"u%d@customer.example" % number] for number in range(3)])
+    with Sink(port) as sink, Suite(customer.home) as suite:
+        asked = time.monotonic()
+        assert ask(customer.home, b"customer.example").word == STARTED
+        suite.wait_for(r"^ondemand customer\.example ended: delivered 3 failed 0 deferred 0")
+        assert time.monotonic() - asked >= 1.0
+        assert [taken.recipients for taken in sink.taken] == [[b"u%d@customer.example" % number] for number in range(3)]
 
 
 def test_all_mail_for_a_domain_with_a_relay_goes_there(customer: GoodMail, port: int) -> None:

@@ -19,6 +19,7 @@ import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from queue_admin import metrics
+from queue_admin.metrics import exporter
 from queue_admin.metrics.exporter import expose
 from queue_admin.metrics.oldest_walk import Background, OldestWalk, StoredTotals, Walked
 from queue_admin.metrics.reading import Reading, SharedReading, take_reading, take_shared
@@ -128,6 +129,23 @@ def test_a_queue_whose_disk_is_not_there_is_down_and_the_others_are_shown(tmp_pa
     assert found["queue_disk_free_bytes", "b"] > 0 and ("queue_disk_free_bytes", "a") not in found
     with listening(home, "metrics") as url, urllib.request.urlopen(url, timeout=60) as answer:
         assert '\nqueue_up{queue="b"} 0.0\n' in answer.read().decode()
+
+
+def test_a_queue_that_hangs_keeps_no_scrape_from_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = make_several(tmp_path / "home", "a", "b")
+    answers = threading.Event()
+
+    def read(one: Home, walked: Walked | None) -> Reading:
+        if one.name == "a":
+            answers.wait(30)
+        return full_reading()
+
+    monkeypatch.setattr(exporter, "take_reading", read)
+    monkeypatch.setattr(exporter, "PATIENCE", 0.2)
+    scraped = exporter.Exporter(home, "1")
+    found = samples(scraped.answer("/metrics", "application/openmetrics-text").body.decode())
+    assert found["queue_up", "a"] == 0 and found["queue_up", "b"] == 1
+    answers.set()
 
 
 def test_without_queue_send_the_queue_is_down_and_the_rest_is_left_out(tmp_path: Path) -> None:

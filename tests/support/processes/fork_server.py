@@ -28,6 +28,10 @@ from typing import Any, NoReturn
 
 # Pages that modules make as they are loaded, for a program and its forks: another program's are others.
 _SHARED_PAGES = [("queue_local.config", "_last_alert")]
+# What main() imports when it knows what is wanted.
+_LATER = {
+    "queue_remote.main": ["uvloop", "queue_remote.control_check", "queue_remote.daemon", "queue_remote.explain"],
+}
 Main = Callable[[list[str]], int | None]
 _execv = os.execv
 # The standard streams: number, name in sys, mode, encoding, and what is done about characters outside of it.
@@ -210,6 +214,8 @@ def end(main: Main) -> NoReturn:
 
 def load(module: str) -> Main:
     main: Main = importlib.import_module(module).main
+    for other in _LATER.get(module, ()):
+        importlib.import_module(other)
     return main
 
 
