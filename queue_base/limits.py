@@ -26,26 +26,26 @@ class QueueShare(NamedTuple):
     queues: int = 1
 
     def part(self, limit: int) -> int:
-        """Returns its part of a number of jobs; 0 if there are fewer than queues, and it gets none."""
+        """Return its part of a number of jobs; 0 if there are fewer than queues, and it gets none."""
         return limit // self.queues + int(self.place < limit % self.queues)
 
     def channel_part(self, limit: int) -> int:
-        """Returns its part of a channel's jobs: at least one, so that no queue stands still, unless there are none."""
+        """Return its part of a channel's jobs: at least one, so that no queue stands still, unless there are none."""
         return max(self.part(limit), min(limit, 1))
 
     def rate(self, rate: tuple[int, float]) -> tuple[int, float]:
-        """Returns its part of a rate: of its messages, or one of them in a longer time."""
+        """Return its part of a rate: of its messages, or one of them in a longer time."""
         messages, seconds = rate
         if messages < self.queues:
             return 1, seconds * self.queues / messages
         return self.part(messages), seconds
 
     def window(self, limit: int) -> tuple[int, int]:
-        """Returns its part of a destination's jobs, and 0; where it is none, 1 and the limit: the queues take turns."""
+        """Return its part of a destination's jobs, and 0; where it is none, 1 and the limit: the queues take turns."""
         return (self.part(limit), 0) if limit >= self.queues else (1, limit)
 
     def next_turn(self, now: float, limit: int) -> float:
-        """Returns when its next turn begins, or `now` in its turn; `limit` queues have one at the same time."""
+        """Return when its next turn begins, or `now` in its turn; `limit` queues have one at the same time."""
         slot = int(now / TURN_SECONDS)
         wait = next(
             (ahead for ahead in range(self.queues) if (self.place - slot - ahead) % self.queues < limit), 0
@@ -84,7 +84,7 @@ class Limits(NamedTuple):
         return self.rate is not None or self.turns > 0
 
     def divided(self, share: QueueShare) -> "Limits":
-        """Returns the part of one of several queues."""
+        """Return the part of one of several queues."""
         if share.queues == 1:
             return self
         most, turns = share.window(self.most)
@@ -113,7 +113,7 @@ class LimitTable:
         self._relays = frozenset(relays.name for relays in used if relays is not None)
 
     def limits(self, name: bytes, default: Limits) -> Limits:
-        """Returns the limits of a destination, by its name; those of one of several queues are divided."""
+        """Return the limits of a destination, by its name; those of one of several queues are divided."""
         line = self._line(name) if self._any else None
         if line is None:
             return default.divided(self._share)
@@ -139,7 +139,7 @@ class LimitTable:
         return lines.relays.get(name)
 
     def relay(self, name: bytes) -> bytes | None:
-        """Returns the relay that takes the mail of several destinations, this one among them; None if none does.
+        """Return the relay that takes the mail of several destinations, this one among them; None if none does.
 
         A relay is one destination for all its domains without a line, and each domain with a line is one of its own.
         """
@@ -164,7 +164,7 @@ class RateLimited:
         self.starts: deque[float] = deque()
 
     def own_start(self, now: float) -> float:
-        """Returns when its rate allows the next job, in seconds since the epoch; `now` or earlier is at once.
+        """Return when its rate allows the next job, in seconds since the epoch; `now` or earlier is at once.
 
         Where several queues have turns, that is in its turn.
         """
@@ -185,7 +185,7 @@ class RateLimited:
             self.starts.append(now)
 
     def take_limits(self, limits: Limits) -> None:
-        """Sets new limits, after HUP."""
+        """Set new limits, after HUP."""
         self.limits = limits
         if limits.rate is None:
             self.starts.clear()

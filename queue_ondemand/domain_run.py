@@ -47,18 +47,20 @@ class ChosenRecords(NamedTuple):
 
 EVERY_RECORD = ChosenRecords()
 
+
 class DomainRun:
     """`cause` is who asked for it, for the log; `number` is the cluster that it is at, 0 before the first one.
 
     `chosen` says what is taken, `order` is the name of the order that is carried out, empty for none.
 
-    `touched`: records of the cluster are done, or all were before, so that it is to be settled.
+    `touched`: records of the cluster are done, or all were before, so that it is to be settled. `unloaded`: the
+    cluster is to be read again. `held` is what was on hold when it was read.
     `oldest`: the birth of the oldest message that is left of those looked at, in microseconds; None if there is none.
     """
 
     __slots__ = (
-        *("_clusters", "_group", "_records", "cause", "chosen", "deferred", "delivered", "domain", "expired_before"),
-        *("failed", "number", "oldest", "order", "purpose", "touched"),
+        *("_clusters", "_from", "_group", "_records", "cause", "chosen", "deferred", "delivered", "domain"),
+        *("expired_before", "failed", "held", "number", "oldest", "order", "purpose", "touched"),
     )
 
     def __init__(
@@ -80,24 +82,32 @@ class DomainRun:
         self.number = 0
         self.expired_before = expired_before
         self.touched = False
+        self.held: frozenset[str] = frozenset()
         self.delivered = self.failed = self.deferred = 0
         self.oldest: int | None = None
         self._clusters = deque(clusters)
         self._records: deque[ClusterRecord] = deque()
         self._group: list[ClusterRecord] = []
+        # The offset of the record with which an unloaded cluster goes on, 0 for none.
+        self._from = 0
 
     def next_cluster(self) -> int | None:
         """Go on to the next cluster; return its number, None if there is none."""
         if not self._clusters:
             return None
-        self.number = self._clusters.popleft()
-        return self.number
+        number = self._clusters.popleft()
+        if number != self.number:
+            self._from = 0
+        self.number = number
+        return number
 
     def load(self, records: Sequence[ClusterRecord], held: frozenset[str] = frozenset()) -> None:
         """Take the records of the cluster that are not done. `held`: the long ids of messages on hold; WHOLE for all.
         """
-        self.touched = not records
-        wanted = [record for record in records if self._takes(record)]
+        self.touched = (self.unloaded and self.touched) or not records
+        self.held = held
+        wanted = [record for record in records if record.offset >= self._from and self._takes(record)]
+        self._from = 0
         if self.purpose is Purpose.EXPIRY and not wanted:
             self._clusters.clear()
         if self.purpose in (Purpose.DELIVERY, Purpose.EXPIRY) and held:
@@ -132,6 +142,18 @@ class DomainRun:
     def put_back(self) -> None:
         """Have `next_group` return the last group once more."""
         self._records.extendleft(reversed(self._group))
+
+    def unload(self) -> None:
+        """Forget the records of the cluster, which has some left: it is the next one once more, and goes on there."""
+        self._note(self._records)
+        self._from = self._records[0].offset
+        self._records.clear()
+        self._clusters.appendleft(self.number)
+
+    @property
+    def unloaded(self) -> bool:
+        """Whether `unload` was called, and the cluster was not read since."""
+        return self._from > 0
 
     def stop(self) -> None:
         """Leave the rest of the domain: it cannot be reached."""

@@ -88,6 +88,7 @@ from queue_wire.pipes.report import (
 )
 
 RUNS_MOST = 50
+LOADED_MOST = 50  # Runs that wait for their limits with the records of a cluster in memory.
 REVERSALS_MOST = 100
 # Messages that are stored with one commit, as far as descriptors allow: each may have a domain of its own, for which
 # DESCRIPTORS files and directories are open.
@@ -241,7 +242,7 @@ class Keeper:
 
     def _take_config(self) -> OnDemandConfig:
         old, self._config = self._config, self._files.current
-        if old is not self._config and old.lines != self._config.lines:
+        if (old.lines, old.known) != (self._config.lines, self._config.known):
             self._steps.append(self._apply_lines(old, self._config))
         return self._config
 
@@ -321,6 +322,9 @@ class Keeper:
     def _end_attempt(self, job: Job, domain: bytes | None, report: Report, now: float) -> None:
         if domain is not None:
             self._run_limits.end(domain)
+            if domain in self._limited:
+                # Before the next job takes its place: else a run would wait as long as new mail comes.
+                self._run_limits.resume(domain, now, self._run_limits.wait(domain))
         verdicts = report.verdicts
         whole = len(verdicts) == len(job.recipients)
         if domain is not None and self._lacks_line(domain):
@@ -423,9 +427,11 @@ class Keeper:
         while self._steps and time.perf_counter() < until:
             if next(self._steps[0], self) is self:
                 self._steps.popleft()
-        while (waited := self._run_limits.take_due(now)) is not None:
+        until = time.perf_counter() + STEPS_A_TURN
+        while time.perf_counter() < until and (waited := self._run_limits.take_due(now)) is not None:
             self._resume(waited, now)
-        while (due := self.times.take_due(now)) is not None:
+        until = time.perf_counter() + STEPS_A_TURN
+        while time.perf_counter() < until and (due := self.times.take_due(now)) is not None:
             domain = due.domain
             config = self._look(now)
             if domain in self._runs or domain in self._reversals or not self._store.clusters(domain):
@@ -641,7 +647,13 @@ class Keeper:
     def _start_waiting(self) -> None:
         while self._waiting and self._begun < RUNS_MOST:
             self._begun += 1
-            self._begin_run(self._waiting.popleft())
+            run = self._waiting.popleft()
+            if not run.number:
+                self._begin_run(run)
+            elif run.unloaded:
+                self._next_cluster(run)
+            else:
+                self._advance(run)
 
     def _begin_run(self, run: DomainRun) -> None:
         if run.purpose is Purpose.DELIVERY:
@@ -698,6 +710,10 @@ class Keeper:
             self._limited[run.domain] = run
             self._run_limits.resume(run.domain, time.monotonic(), wait)
             self._begun -= 1
+            if run.domain in self._ordered or run.held != self._store.held(run.domain):
+                self._give_way(run.domain)  # It was ordered while a delivery was under way.
+            elif len(self._limited) > LOADED_MOST:
+                run.unload()  # Many runs may wait for a long time.
             self._start_waiting()
         else:
             if run.domain not in self._reversals:
@@ -723,8 +739,8 @@ class Keeper:
         """Go on with a run that has waited for its limits; or start one, for what is left or was stored meanwhile."""
         run = self._limited.pop(domain, None)
         if run is not None:
-            self._begun += 1
-            self._advance(run)
+            self._waiting.append(run)
+            self._start_waiting()
         elif domain in self._runs or domain in self._reversals:
             self._run_limits.resume(domain, now, LOOK_AGAIN)
         elif self._store.clusters(domain) and not self._look(now).line(domain).turns:

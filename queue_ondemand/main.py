@@ -37,6 +37,8 @@ HELP = f"""{USAGE}
 Keeps mail of the domains in control/ondemand until it is asked for. It is started by queue-start.
 """
 EXIT_SECONDS = 10.0
+# More jobs than a queue-remote takes at once wait in the socket to it, or are stored.
+JOBS_MOST = 2000
 # Bytes that queue-send has not read; with more, no further report is taken, and so no run goes on.
 UNWRITTEN_MOST = 1 << 20
 
@@ -45,14 +47,16 @@ class OnDemandDaemon:
     """The parts of the loop."""
 
     def __init__(self, home: Home) -> None:
-        """Read the control files and the names of what is stored. Raises Temporary."""
+        """Read the control files and the names of what is stored. Raises Temporary, PeerLost."""
         layout = open_layout(home.queue)
         self._files = OnDemandFiles(home)
         self._disk = DiskThread()
         self._remote = RemoteLink(processes.KEEPER_JOBS, processes.KEEPER_REPORTS)
         self._out = OutPipe(1)
         self._jobs = NetstringReader()
-        self._greeted = False
+        # queue-send waits for this before it starts any job. Those for queue-ondemand may wait for the names.
+        self._out.put(pack_ready(JOBS_MOST))
+        self._out.flush()
         store = DomainStore(home.queue)
         for trouble in store.troubles:
             what = "what is stored there is kept, and not delivered"
@@ -118,9 +122,6 @@ class OnDemandDaemon:
                 self._keeper.take_report(report, now)
         except (PeerLost, FormatError) as error:
             raise Temporary(f"unable to go on without queue-remote: {error}") from error
-        if not self._greeted and self._remote.capacity is not None:
-            self._greeted = True
-            self._out.put(pack_ready(self._remote.capacity))
         self._disk.run(ready, now)
         for process in list(self._keeper.returns):
             code = process.ended(ready)
@@ -177,7 +178,10 @@ def check_descriptors() -> None:
 
 def serve(home: Home) -> int:
     """Run the loop; return the exit code."""
-    daemon = OnDemandDaemon(home)
+    try:
+        daemon = OnDemandDaemon(home)
+    except PeerLost:
+        return 0
     gc.freeze()
     try:
         while True:

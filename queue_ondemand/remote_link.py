@@ -22,11 +22,10 @@ _CHUNK = 65536
 
 
 class RemoteLink:
-    """`capacity`: jobs that it takes at once, None before it has said so."""
+    """It has begun when the first job comes: queue-remote waits for that before it imports most of its code."""
 
     def __init__(self, jobs: int, reports: int) -> None:
         """`jobs` and `reports` are descriptors; `jobs` is that of a Unix socket."""
-        self.capacity: int | None = None
         self._socket = socket.socket(fileno=os.dup(jobs))
         self._socket.setblocking(False)
         self._unwritten = bytearray()
@@ -93,10 +92,8 @@ class RemoteLink:
         found = []
         while (payload := self._reader.next()) is not None:
             report = unpack_report(payload)
-            if isinstance(report, Ready):
-                self.capacity = report.jobs
-            elif isinstance(report, Report):
+            if isinstance(report, Report):
                 found.append(report)
-            elif not isinstance(report, SettingsReport):
+            elif not isinstance(report, (Ready, SettingsReport)):
                 raise FormatError("report: a log line of queue-remote")
         return found

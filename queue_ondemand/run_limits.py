@@ -8,6 +8,7 @@ Hosts that ask with ATRN are not limited: they take their mail over their own co
 """
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 
 from queue_base.limits import ALONE, Limits, LimitTable, QueueShare, RateLimited
@@ -41,7 +42,7 @@ class RunLimits:
         self._share = ALONE
         self._default = Limits()
         self._table = LimitTable()
-        self._used: dict[bytes, _DomainUse] = {}
+        self._used: OrderedDict[bytes, _DomainUse] = OrderedDict()
         self.resumes = DomainTimes()
 
     def apply(self, config: OnDemandConfig, share: QueueShare) -> None:
@@ -78,13 +79,24 @@ class RunLimits:
 
     def begin(self, domain: bytes, is_run: bool = False) -> None:
         """Count what is sent for a job, or by a run."""
-        use = self._used[domain] = self._used.get(domain) or self._unused(domain)
         now = self._clock()
+        # Twice, so that there are fewer and fewer of those that are over.
+        self._forget_next(now)
+        self._forget_next(now)
+        use = self._used[domain] = self._used.get(domain) or self._unused(domain)
         use.all.own_start(now)  # It drops starts that are over.
         use.all.count_start(now)
         if is_run:
             use.runs += 1
             use.last_run = now
+
+    def _forget_next(self, now: float) -> None:
+        """Forget the next domain, all having their turns, if nothing of it is in flight and its rate is free."""
+        if self._used:
+            domain, use = self._used.popitem(last=False)
+            use.all.own_start(now)
+            if use.all.in_flight or use.all.starts:
+                self._used[domain] = use
 
     def end(self, domain: bytes, is_run: bool = False) -> None:
         """Count that it is over."""

@@ -53,7 +53,7 @@ PROGRAM = "queue-remote"
 JOBS = 0
 REPORTS = 1
 # A job is little more than its recipients' addresses: 1 MB if destinationrecipients is 1,000, its maximum.
-JOB_MAX = 16 * 1024 * 1024
+JOB_MOST = 16 * 1024 * 1024
 # Bytes that are read at once from a socket, as from a pipe.
 RECEIVED_MOST = 65536
 # Jobs started in one turn of the loop: each opens a connection, which takes 0.1 ms.
@@ -68,7 +68,7 @@ class RemoteDaemon:
         self._home = home
         self._setup = CurrentSetup(home, PROGRAM)
         self._loop = loop
-        self._reader = NetstringReader(JOB_MAX)
+        self._reader = NetstringReader(JOB_MOST)
         self._reports = OutPipe(REPORTS)
         self._flushing = False
         self._starting = False

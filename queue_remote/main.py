@@ -8,18 +8,20 @@
 
 Exit codes of the daemon: 0 at the end of fd 0, 111 if a pipe is lost or its data cannot be parsed, 100 for a wrong
 option. A single delivery exits 0 and reports on fd 1. --route exits 0, or 100 or 111 if there is no route.
+
+What takes time to import is imported by the function that needs it. The daemon that queue-ondemand gives jobs waits for
+the first one before: mail on demand may never come, and the other daemons start sooner.
 """
 
-import asyncio
 import contextlib
 import gc
 import os
 import resource
+import select
 import signal
+import stat
 from collections.abc import Coroutine
 from typing import Any, TypeVar
-
-import uvloop
 
 from queue_base.daemon.processes import fill_standard_descriptors
 from queue_base.daemon.signals import ignore, keep_children
@@ -27,16 +29,11 @@ from queue_base.durable import write_all
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
 from queue_base.errors import Failure, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home, take_queue
-from queue_remote.alone import deliver_alone, pack_alone
-from queue_remote.control_check import check
-from queue_remote.daemon import PROGRAM, RemoteDaemon
-from queue_remote.explain import explain
-from queue_remote.report_text import INVOKED_IMPROPERLY
-from queue_remote.smtp.trace import Trace
 from queue_wire.pipes.report import PERMANENT
 
 T = TypeVar("T")
 
+PROGRAM = "queue-remote"
 USAGE = """usage: queue-remote [--home HOME] [--queue NAME]
        queue-remote [--home HOME] [--trace] HOST SENDER RECIPIENT... <message
        queue-remote [--home HOME] --route NEXTHOP
@@ -59,8 +56,26 @@ def raise_limit() -> int:
     return max(1, min(JOBS_MOST, (hard - DESCRIPTORS_KEPT) // DESCRIPTORS_A_JOB))
 
 
+def is_wanted() -> bool:
+    """Wait until there is something on fd 0, if it is queue-ondemand's socket; return whether the other end is there.
+    """
+    if not stat.S_ISSOCK(os.fstat(0).st_mode):
+        return True
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    return not poll.poll()[0][1] & select.POLLHUP
+
+
 def run_daemon(home: Home) -> int:
     ignore(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    if not is_wanted():
+        return 0
+    import asyncio
+
+    import uvloop
+
+    from queue_remote.daemon import RemoteDaemon
+
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     daemon = RemoteDaemon(home, loop)
@@ -84,6 +99,10 @@ def put_reports(reports: bytes) -> None:
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
     """Return what a coroutine returns. An interrupt kills the process, without a traceback."""
+    import asyncio
+
+    import uvloop
+
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(work)
@@ -93,16 +112,22 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def run_alone(home: Home, operands: list[str], trace: Trace | None) -> int:
+def run_alone(home: Home, operands: list[str], tracing: bool) -> int:
+    from queue_remote.alone import deliver_alone, pack_alone
+    from queue_remote.report_text import INVOKED_IMPROPERLY
+    from queue_remote.smtp.trace import Trace
+
     if len(operands) < 3:
         put_reports(pack_alone([], (PERMANENT, INVOKED_IMPROPERLY)))
         return 0
     host, sender, *recipients = map(os.fsencode, operands)
-    run_loop(deliver_alone(home, host, sender, recipients, put_reports, trace))
+    run_loop(deliver_alone(home, host, sender, recipients, put_reports, Trace(2) if tracing else None))
     return 0
 
 
 def run_route(home: Home, operands: list[str]) -> int:
+    from queue_remote.explain import explain
+
     if len(operands) != 1:
         raise Usage("--route needs one nexthop; try --help")
     exit_code, lines = run_loop(explain(home, os.fsencode(operands[0])))
@@ -111,6 +136,8 @@ def run_route(home: Home, operands: list[str]) -> int:
 
 
 def run_check(home: Home, operands: list[str]) -> int:
+    from queue_remote.control_check import check
+
     if len(operands) > 1:
         raise Usage("--check needs one name at most; try --help")
     put_lines(check(home, operands[0] if operands else None))
@@ -148,5 +175,5 @@ def main(argv: list[str]) -> int:
     if operands[:1] == ["--"]:
         operands = operands[1:]
     if operands or tracing:
-        return run_alone(home, operands, Trace(2) if tracing else None)
+        return run_alone(home, operands, tracing)
     return run_daemon(home)

@@ -31,7 +31,7 @@ from queue_remote.job_parts import PartOutcome
 from queue_remote.message.file import Message
 from queue_remote.report_text import NO_RESOURCES, Verdict, program_failed
 from queue_remote.route.unroutable import no_host
-from queue_smtp.reply import TEXT_MAX, clean
+from queue_smtp.reply import TEXT_MOST, clean
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY
 
@@ -247,8 +247,8 @@ def unpack_reports(data: bytes, count: int) -> PartOutcome:
     if message is None:
         raise FormatError("no report on the message" if data else "no output")
     found = itertools.islice(_RECIPIENT.finditer(data, 0, message.start()), count)
-    recipients = [(record[1], clean(record[2][:TEXT_MAX])) for record in found]
-    letter, text = message[1], clean(message[2][:TEXT_MAX])
+    recipients = [(record[1], clean(record[2][:TEXT_MOST])) for record in found]
+    letter, text = message[1], clean(message[2][:TEXT_MOST])
     host = letter == TEMPORARY and not recipients and _HOST_TROUBLE.search(text)
     return PartOutcome(HOST_SCOPE if host else MESSAGE_SCOPE, _complete(recipients, (letter, text), count))
 

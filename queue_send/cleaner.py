@@ -38,17 +38,17 @@ class Cleaner:
         self.lost = False
 
     def reserve(self, message: int) -> None:
-        """Keeps a number in use until `free`: deliveries of a message that is gone are in flight."""
+        """Keep a number in use until `free`: deliveries of a message that is gone are in flight."""
         self._held.setdefault(message, None)
 
     def free(self, message: int) -> None:
-        """Frees a number; a notice that was kept for it comes."""
+        """Free a number; a notice that was kept for it comes."""
         notice = self._held.pop(message, None)
         if notice is not None:
             self._kept.append(notice)
 
     def take_notices(self) -> list[Notice]:
-        """Returns kept notices whose number is free now."""
+        """Return kept notices whose number is free now."""
         notices, self._kept = self._kept, []
         return notices
 
@@ -58,12 +58,12 @@ class Cleaner:
         return list(self._held)
 
     def take_removed(self) -> list[int]:
-        """Returns the messages that were removed since the last call."""
+        """Return the messages that were removed since the last call."""
         removed, self._removed = self._removed, []
         return removed
 
     def remove(self, removal: Removal, now: float) -> None:
-        """Asks for the removal of a message that has ended."""
+        """Ask for the removal of a message that has ended."""
         self._held[removal.message] = None
         if removal.files == TODO:
             self._unlogged.append((self._log.position, removal, now))
@@ -75,7 +75,7 @@ class Cleaner:
         self._ids.put(pack_clean(*removal))
 
     def lag(self, now: float) -> tuple[int, float]:
-        """Returns how many messages wait for their removal, and the seconds that the oldest request has waited."""
+        """Return how many messages wait for their removal, and the seconds that the oldest request has waited."""
         return len(self._held), max(0.0, now - self._asked[0][1]) if self._asked else 0.0
 
     @property
@@ -84,11 +84,11 @@ class Cleaner:
         return len(self._held) > WAITING_MOST
 
     def holds(self, message: int) -> bool:
-        """Returns whether the number is that of a message that is being removed."""
+        """Return whether the number is that of a message that is being removed."""
         return message in self._held
 
     def defer(self, notice: Notice) -> bool:
-        """Keeps a notice and returns True, if its number is in use; else returns False."""
+        """Keep a notice and return True, if its number is in use; else return False."""
         if notice.message not in self._held:
             return False
         if self.lost:
@@ -103,7 +103,7 @@ class Cleaner:
         return bool(self._ids.unwritten or self._unlogged) and not self.lost
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for answers, for room in the pipe, and for the next repeated request."""
+        """Wait for answers, for room in the pipe, and for the next repeated request."""
         if self.lost:
             return 3600.0
         poll.register(self._answers, select.POLLIN)
@@ -129,7 +129,7 @@ class Cleaner:
             self._lose()
 
     def write(self) -> None:
-        """Writes requests."""
+        """Write requests."""
         if self.lost:
             return
         while self._unlogged and self._log.has_written(self._unlogged[0][0]):

@@ -32,11 +32,11 @@ class Clock:
         self._aheads = [0]  # What `ahead` has been, the latest first.
 
     def now(self) -> float:
-        """Returns the time, in seconds since the epoch as they were when this began."""
+        """Return the time, in seconds since the epoch as they were when this began."""
         return self._start + self._even()
 
     def look(self) -> None:
-        """Notices whether the system's clock was set; to be called once in a turn of the loop."""
+        """Notice whether the system's clock was set; to be called once in a turn of the loop."""
         apart = self._system() - self.now() - self.ahead
         if abs(apart) > STEP:
             self.ahead += round(apart)
@@ -44,14 +44,14 @@ class Clock:
             self._aheads = [self.ahead, *kept[: _STEPS_MOST - 1]]
 
     def to_disk(self, when: int) -> int:
-        """Returns the system's time for one of ours, in whole seconds."""
+        """Return the system's time for one of ours, in whole seconds."""
         return max(0, when + self.ahead)
 
     def from_disk(self, when: int) -> int:
-        """Returns our time for the system's, in whole seconds."""
+        """Return our time for the system's, in whole seconds."""
         ours = when - self.ahead
         return 0 if ours < 0 else ours if ours < _LATEST else _LATEST
 
     def all_from_disk(self, when: int) -> list[int]:
-        """Returns every time of ours that may have been written to the disk as this one."""
+        """Return every time of ours that may have been written to the disk as this one."""
         return [min(max(0, when - ahead), _LATEST) for ahead in self._aheads]

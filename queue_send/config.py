@@ -70,7 +70,7 @@ class SendConfig(NamedTuple):
     contents: Mapping[str, bytes | None]
 
     def settings(self, kind: str, share: QueueShare = ALONE) -> Settings:
-        """Returns the scheduler's settings for a channel, local or remote; `share` is that of one of several queues."""
+        """Return the scheduler's settings for a channel, local or remote; `share` is that of one of several queues."""
         return Settings(
             concurrency=share.channel_part(self.concurrencylocal if kind == "local" else self.concurrencyremote),
             active=self.activelimit,
@@ -86,23 +86,23 @@ class SendConfig(NamedTuple):
         return max(self.queuelifetime, self.bouncelifetime)
 
     def shown(self, kind: str, address: bytes) -> bytes:
-        """Returns a recipient of a channel as people know it: without what virtualdomains puts before it."""
+        """Return a recipient of a channel as people know it: without what virtualdomains puts before it."""
         return strip_prepend(address, self.virtualdomains) if kind == "local" else address
 
     def local_route(self, address: bytes) -> bytes | None:
-        """Returns the name of the LMTP servers for a local recipient; None if queue-local delivers its mail."""
+        """Return the name of the LMTP servers for a local recipient; None if queue-local delivers its mail."""
         if not self.localroutes:
             return None
         servers = find_local_route(self.localroutes, strip_prepend(address, self.virtualdomains))
         return None if servers is None else servers.name
 
     def lifetime(self, sender: bytes) -> int:
-        """Returns the lifetime of a message of this sender in seconds; that of bounces is bouncelifetime."""
+        """Return the lifetime of a message of this sender in seconds; that of bounces is bouncelifetime."""
         return self.bouncelifetime if sender in (b"", DOUBLE_BOUNCE_SENDER) else self.queuelifetime
 
 
 def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> SendConfig:
-    """Returns the values; the defaults are qmail's if it has the file.
+    """Return the values; the defaults are qmail's if it has the file.
 
     Raises Temporary if a file cannot be read or parsed. If `trouble` is given, it is called with the text instead and
     the default is used, so that an error in one file does not stop all mail; only without `me` Temporary is raised.
@@ -113,7 +113,7 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
     def parsed(
         name: str, unpack: Callable[[bytes], Value], default: Value, broken: tuple[Value, str] | None = None
     ) -> Value:
-        """Returns the value; `broken` is what is used if the file cannot be used, and what that is called."""
+        """Return the value; `broken` is what is used if the file cannot be used, and what that is called."""
         try:
             contents[name] = data = read_control(home, name)
             return default if data is None else unpack(data)
@@ -139,7 +139,7 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
             return unpack_schedule(unpack_line(data), jitter)
 
     def colons(unpack: Callable[[bytes], Value]) -> Callable[[bytes], Value]:
-        """Returns what refuses a line without a colon, unless this is the start: qmail ignores such lines."""
+        """Return what refuses a line without a colon, unless this is the start: qmail ignores such lines."""
 
         def checked(data: bytes) -> Value:
             if trouble is None and (strays := lines_without_colon(data)):
@@ -185,7 +185,7 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
 
 
 def find_idle_lines(home: Home, controls: SendConfig) -> Iterator[str]:
-    """Yields a warning for each line of destinationlimits and destinationrate that can match nothing."""
+    """Yield a warning for each line of destinationlimits and destinationrate that can match nothing."""
     if controls.lines == NO_LINES:
         return
     try:
@@ -200,7 +200,7 @@ def find_idle_lines(home: Home, controls: SendConfig) -> Iterator[str]:
 
 
 def seconds_in_environment(name: str, default: float) -> float:
-    """Returns the number of seconds that an environment variable has, at least 0.01; the default if it has none."""
+    """Return the number of seconds that an environment variable has, at least 0.01; the default if it has none."""
     try:
         return max(0.01, float(os.environ.get(name, default)))
     except ValueError:
@@ -208,7 +208,7 @@ def seconds_in_environment(name: str, default: float) -> float:
 
 
 def find_strange_values(home: Home, controls: SendConfig) -> Iterator[str]:
-    """Yields a warning for each value that may be a mistake, and each file that is probably a misspelt one."""
+    """Yield a warning for each value that may be a mistake, and each file that is probably a misspelt one."""
     for name, kind in (("concurrencylocal", "local"), ("concurrencyremote", "remote")):
         if controls.contents[name] is not None and getattr(controls, name) == 0:
             yield f"control/{name} is 0: no {kind} delivery starts until it is more and HUP comes"
@@ -217,7 +217,7 @@ def find_strange_values(home: Home, controls: SendConfig) -> Iterator[str]:
 
 
 def find_misspelt(names: Iterable[str]) -> list[str]:
-    """Returns the names that are no control file, but look like one; at most WARNINGS_MOST."""
+    """Return the names that are no control file, but look like one; at most WARNINGS_MOST."""
     strange = [name for name in sorted(names) if name not in BY_NAME and name not in OF_QMAIL and not is_copy(name)]
     return [name for name in strange[: 10 * WARNINGS_MOST] if nearest_name(name) is not None][:WARNINGS_MOST]
 
@@ -226,7 +226,7 @@ class ConfigFiles:
     """The control files as they were read last: `current`. `share` is the part of their limits that this queue has."""
 
     def __init__(self, home: Home, log: Log) -> None:
-        """Reads the files. Raises Temporary if there is no `me`; trouble with another file is an alert."""
+        """Read the files. Raises Temporary if there is no `me`; trouble with another file is an alert."""
         self._home = home
         self._log = log
         self.share = ALONE
@@ -237,11 +237,11 @@ class ConfigFiles:
         self._warn()
 
     def settings(self, kind: str) -> Settings:
-        """Returns the scheduler's settings for a channel: the part that this queue has."""
+        """Return the scheduler's settings for a channel: the part that this queue has."""
         return self.current.settings(kind, self.share)
 
     def reread(self) -> str:
-        """Reads the files again, after HUP, and logs what has changed; returns what is wrong, empty if nothing is.
+        """Read the files again, after HUP, and log what has changed; return what is wrong, empty if nothing is.
 
         If one cannot be used, it logs an alert and keeps all old values.
         """

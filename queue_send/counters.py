@@ -19,7 +19,7 @@ _CODE = re.compile(rb"(?<![\d.])[245]\.([0-7])\.\d{1,3}(?![\d.])")
 
 
 def trouble_class(text: bytes) -> bytes:
-    """Returns the subject of the last enhanced status code in the text of a verdict; NO_CLASS if it has none.
+    """Return the subject of the last enhanced status code in the text of a verdict; NO_CLASS if it has none.
 
     Our own texts end with `(#4.4.1)`; a remote host's reply has its code in it.
     """
@@ -38,7 +38,7 @@ class TimeColumns:
         self._scale = 1 / unit
 
     def add(self, seconds: float, number: int) -> None:
-        """Counts `number` times of one length."""
+        """Count `number` times of one length."""
         if seconds < 0:
             seconds = 0.0  # The clock was set.
         column = int(seconds * self._scale).bit_length()
@@ -64,14 +64,14 @@ class ChannelCounters:
         self.dead: dict[bytes, None] = {}
 
     def end_job(self, seconds: float, age: float, recipients: int, successes: int) -> None:
-        """Counts a job that has ended: its length, and the age of its message."""
+        """Count a job that has ended: its length, and the age of its message."""
         self.deliveries.add(seconds, recipients)
         if successes:
             self.successes += successes
             self.ages.add(age, successes)
 
     def add_trouble(self, deferred: bool, text: bytes) -> None:
-        """Counts a recipient that was deferred, or has failed."""
+        """Count a recipient that was deferred, or has failed."""
         key = (deferred, trouble_class(text))
         self.troubles[key] = self.troubles.get(key, 0) + 1
 
@@ -93,12 +93,12 @@ class Counters:
         self._recent_from = 0.0
 
     def add_arrival(self, wait: float) -> None:
-        """Counts a new message, `wait` seconds after its birth."""
+        """Count a new message, `wait` seconds after its birth."""
         self.arrived += 1
         self.waits.add(wait, 1)
 
     def add_turn(self, seconds: float, now: float) -> None:
-        """Counts a turn of the loop, without its wait."""
+        """Count a turn of the loop, without its wait."""
         self.turns += 1
         self.turn_seconds += seconds
         if now - self._recent_from > RECENT:

@@ -28,7 +28,7 @@ class DiskRetry:
         self._unwarned = 0
 
     def later(self, key: Hashable, work: Callable[[float], object], error: OSError) -> None:
-        """Calls `work` with the time after AGAIN_AFTER seconds, once for all calls with this key; logs a warning."""
+        """Call `work` with the time after AGAIN_AFTER seconds, once for all calls with this key; log a warning."""
         if key not in self._work:
             self._waiting.append((time.monotonic() + AGAIN_AFTER, key))
         self._work[key] = work
@@ -42,11 +42,11 @@ class DiskRetry:
         self._log.warning(f"unable to look at {where}{others}: {reason(error)}; will try again later")
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits until the first is due."""
+        """Wait until the first is due."""
         return max(0.0, self._waiting[0][0] - time.monotonic()) if self._waiting else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Does some of what is due."""
+        """Do some of what is due."""
         for _ in range(A_TURN):
             if not self._waiting or self._waiting[0][0] > time.monotonic():
                 return
@@ -74,11 +74,11 @@ class QueueDisk:
             self._log.alert(f"{self._queue} takes no changes: {why}; no delivery is started until it does")
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits until the next look."""
+        """Wait until the next look."""
         return max(0.0, self._look_at - time.monotonic()) if self.failed else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Looks whether it takes changes again."""
+        """Look whether it takes changes again."""
         if not self.failed or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + LOOK_EVERY

@@ -46,7 +46,7 @@ class Log:
         self._poll.register(descriptor, select.POLLOUT)
 
     def put(self, line: bytes) -> None:
-        """Adds a line, given without its newline."""
+        """Add a line, given without its newline."""
         size = len(line) + 1
         if self.given_up:
             self._total += size
@@ -61,25 +61,25 @@ class Log:
         return self._total
 
     def has_written(self, position: int) -> bool:
-        """Returns whether the lines up to a position are written, or dropped."""
+        """Return whether the lines up to a position are written, or dropped."""
         return self._total - self._unwritten >= position
 
     def alert(self, text: str) -> None:
-        """Adds an alert line."""
+        """Add an alert line."""
         self.put(logline.alert(text))
 
     def warning(self, text: str) -> None:
-        """Adds a warning line."""
+        """Add a warning line."""
         self.put(logline.warning(text))
 
     def status(self, line: bytes) -> None:
-        """Adds a status line, if it differs from the last one."""
+        """Add a status line, if it differs from the last one."""
         if line != self._status:
             self._status = line
             self.put(line)
 
     def number_deliveries(self, count: int) -> int:
-        """Returns the number of the first of `count` deliveries that start now; numbers begin at 1."""
+        """Return the number of the first of `count` deliveries that start now; numbers begin at 1."""
         first = self._deliveries + 1
         self._deliveries += count
         return first
@@ -95,7 +95,7 @@ class Log:
         return self._unwritten > UNWRITTEN_MOST
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for stdout while there are lines."""
+        """Wait for stdout while there are lines."""
         if self._again:
             # poll calls a file writable at all times, also on a full disk.
             return max(0.0, self._again - time.monotonic())
@@ -104,7 +104,7 @@ class Log:
         return 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Writes what stdout takes, in pieces that cannot block."""
+        """Write what stdout takes, in pieces that cannot block."""
         if self._again > time.monotonic():
             return
         for _ in range(WRITES_A_TURN):
@@ -112,11 +112,11 @@ class Log:
                 return
 
     def flush(self) -> None:
-        """Writes what stdout takes now. Called before an action, so that a kill after it cannot lose its line."""
+        """Write what stdout takes now. Called before an action, so that a kill after it cannot lose its line."""
         self.run({}, 0.0)
 
     def _write(self) -> bool:
-        """Writes one piece; returns whether to continue at once."""
+        """Write one piece; return whether to continue at once."""
         if len(self._rest) < PIPE_BUF and self._lines:
             self._rest += b"\n".join(self._lines) + b"\n"
             self._lines = []
@@ -164,7 +164,7 @@ class Log:
         self._lines, self._rest, self._unwritten, self._again = [], b"", 0, 0.0
 
     def finish(self) -> None:
-        """Writes everything before the exit, as long as the logger takes lines."""
+        """Write everything before the exit, as long as the logger takes lines."""
         while self._unwritten:
             left = self.limit_wait()
             if self._poll.poll(1000 * max(0.0, min(left, RETRY))) and not self._write():

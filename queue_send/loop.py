@@ -13,17 +13,17 @@ class Part(Protocol):
     """A part of the loop. It registers what it waits for, then does a bounded amount of work; it never blocks."""
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Registers descriptors; returns the seconds after which `run` has work even if no descriptor is ready."""
+        """Register descriptors; return the seconds after which `run` has work even if no descriptor is ready."""
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Does the work of one turn. `ready` are descriptors with their poll events."""
+        """Do the work of one turn. `ready` are descriptors with their poll events."""
 
 
 class WritingPart(Protocol):
     """A part of the loop whose actions the log tells of. They are carried out when its lines have been written."""
 
     def write(self) -> None:
-        """Does what `run` has decided, at the end of a turn: writes marks, and what peers are told. Never blocks."""
+        """Do what `run` has decided, at the end of a turn: write marks, and what peers are told. Never blocks."""
 
 
 class TimeBudget:
@@ -34,12 +34,12 @@ class TimeBudget:
         self.begun = 0.0
 
     def begin(self) -> None:
-        """Starts the budget of the next turn."""
+        """Start the budget of the next turn."""
         self.begun = time.monotonic()
         self._ends = self.begun + TURN
 
     def until(self, seconds: float) -> float:
-        """Returns when a part that gets `seconds` of this turn must stop, in the time of time.monotonic.
+        """Return when a part that gets `seconds` of this turn must stop, in the time of time.monotonic.
 
         A part works in steps of at most a millisecond. After each step it looks at the time, and after `until` it
         continues in the next turn. So no user, message or peer delays the others.
@@ -56,11 +56,11 @@ class Shutdown:
         self.peer_lost = False
 
     def begin(self) -> None:
-        """Begins the exit, on TERM: queue-send exits when nothing is in flight."""
+        """Begin the exit, on TERM: queue-send exits when nothing is in flight."""
         self.begun = True
 
     def lose(self, peer: str) -> None:
-        """Begins the exit because a peer is gone; logs an alert. The supervisor starts all programs again."""
+        """Begin the exit because a peer is gone; log an alert. The supervisor starts all programs again."""
         self._log.alert(f"oh no! lost {peer} connection! dying...")
         self.peer_lost = True
         self.begun = True

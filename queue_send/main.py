@@ -62,7 +62,7 @@ class QueueSend:
     """The parts of the loop, and the signals."""
 
     def __init__(self, home: Home, remotes: int, on_demand: bool = False) -> None:
-        """Reads the control files and opens the queue; `remotes` queue-remotes run, and queue-ondemand if `on_demand`.
+        """Read the control files and open the queue; `remotes` queue-remotes run, and queue-ondemand if `on_demand`.
 
         Raises Temporary, OSError.
         """
@@ -139,7 +139,7 @@ class QueueSend:
         self._delays.announce(pid)
 
     def turn(self) -> None:
-        """Makes one turn of the loop: waits until a part has something to do, then runs all parts."""
+        """Make one turn of the loop: wait until a part has something to do, then run all parts."""
         poll, clock = select.poll(), self._clock
         poll.register(self._signals.descriptor, select.POLLIN)
         now = clock.now()
@@ -174,7 +174,7 @@ class QueueSend:
             self._rereads.reread(self._clock.now())
 
     def may_exit(self) -> bool:
-        """Returns whether queue-send is to exit, nothing is in flight, and queue-todo has ended or TODO_WAIT is over.
+        """Return whether queue-send is to exit, nothing is in flight, and queue-todo has ended or TODO_WAIT is over.
 
         The first call after TERM tells queue-todo to exit. queue-send reads its notices until then, because the log
         lines of messages that it has classified must not be lost: the next run finds such messages on the disk, but
@@ -195,7 +195,7 @@ class QueueSend:
         return any(channel.busy for channel in self._channels) or self._bouncer.busy or self._delays.busy
 
     def finish(self) -> int:
-        """Writes the rest of the log; returns the exit code, 111 if a peer was lost, or lines of the log."""
+        """Write the rest of the log; return the exit code, 111 if a peer was lost, or lines of the log."""
         self._admin.close()
         self._messages.report_unclassified()
         self._log.put(logline.EXITING)
@@ -204,7 +204,7 @@ class QueueSend:
 
 
 def take_options(words: list[str]) -> tuple[int, bool]:
-    """Returns how many queue-remotes run, and whether queue-ondemand does, by the words of the command line after
+    """Return how many queue-remotes run, and whether queue-ondemand does, by the words of the command line after
     --home. Raises Usage.
     """
     on_demand = words[-1:] == ["--ondemand"]
@@ -212,7 +212,7 @@ def take_options(words: list[str]) -> tuple[int, bool]:
 
 
 def take_remotes(words: list[str]) -> int:
-    """Returns how many queue-remotes run. Raises Usage."""
+    """Return how many queue-remotes run. Raises Usage."""
     if not words:
         return 1
     if words[0] != "--remotes" or len(words) > 2:
@@ -224,7 +224,7 @@ def take_remotes(words: list[str]) -> int:
 
 
 def take_descriptors(home: Home, remotes: int, on_demand: bool = False) -> None:
-    """Checks that queue-start opened the pipes, and closes them on exec. Raises Usage, Failure."""
+    """Check that queue-start opened the pipes, and close them on exec. Raises Usage, Failure."""
     others = [descriptor for pipes in processes.remote_pipes(remotes)[1:] for descriptor in pipes]
     if on_demand:
         others += [processes.ONDEMAND_JOBS, processes.ONDEMAND_REPORTS]
@@ -243,7 +243,7 @@ def take_descriptors(home: Home, remotes: int, on_demand: bool = False) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Runs queue-send; returns 0 after TERM, 111 after the loss of a peer or of lines of the log, else a code of
+    """Run queue-send; return 0 after TERM, 111 after the loss of a peer or of lines of the log, else a code of
     queue_base.errors.
     """
     try:

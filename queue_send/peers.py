@@ -55,39 +55,39 @@ class TodoCommands:
         self.closed = False
 
     def send(self, command: bytes) -> None:
-        """Sends a command (queue_wire.pipes.notice)."""
+        """Send a command (queue_wire.pipes.notice)."""
         self.announces = self.announces or command in (ANNOUNCE, FIRST)
         if not self.closed:
             self._pipe.put(command)
 
     def send_reread(self) -> int:
-        """Tells queue-todo to read its control files and todo/ again; returns how often it was told."""
+        """Tell queue-todo to read its control files and todo/ again; return how often it was told."""
         if not self.closed:
             self._rereads += 1
             self.send(REREAD)
         return self._rereads
 
     def resubmit(self, message: int) -> None:
-        """Tells queue-todo to classify a message now that it could not classify; all of them if the number is 0."""
+        """Tell queue-todo to classify a message now that it could not classify; all of them if the number is 0."""
         self.send(pack_resubmission(message))
 
     def ask_passed(self) -> None:
-        """Asks queue-todo to tell when it has sent the notices of all messages that may be classified now."""
+        """Ask queue-todo to tell when it has sent the notices of all messages that may be classified now."""
         self.send(PASSED)
 
     def send_exit(self) -> None:
-        """Tells queue-todo to exit, once. It sends the notices that it has before that."""
+        """Tell queue-todo to exit, once. It sends the notices that it has before that."""
         if not self._exit_sent:
             self._exit_sent = True
             self.send(EXIT)
 
     def prepare(self, poll: "select.poll") -> None:
-        """Waits for room in the pipe."""
+        """Wait for room in the pipe."""
         if self._pipe.unwritten and not self.closed:
             poll.register(self._pipe.descriptor, select.POLLOUT)
 
     def flush(self) -> None:
-        """Writes what the pipe takes."""
+        """Write what the pipe takes."""
         try:
             if not self.closed:
                 self._pipe.flush()
@@ -113,7 +113,7 @@ class Notices:
         hold: Callable[[int], None] | None = None,
         defer: Callable[[ClassifyDeferral], None] | None = None,
     ) -> None:
-        """Calls `arrive` with each message, and `announce` with its injector's pid before its line is logged; `passed`
+        """Call `arrive` with each message, and `announce` with its injector's pid before its line is logged; `passed`
         when the answer to `ask_passed` comes; `answer` with the answer to a request to classify a message; `hold`
         with a new message that has a mark in hold/, before it arrives; `defer` with one that could not be classified.
         """
@@ -137,11 +137,11 @@ class Notices:
         self.lost = False
 
     def send_reread(self) -> int:
-        """Tells the peer to read its control files and todo/ again; returns what `rereads` is when it has answered."""
+        """Tell the peer to read its control files and todo/ again; return what `rereads` is when it has answered."""
         return 0 if self._commands is None else self._commands.send_reread()
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for notices, unless the log is full: their lines would only pile up."""
+        """Wait for notices, unless the log is full: their lines would only pile up."""
         if not self.lost and not self._log.full and not self._records:
             poll.register(self._notices, select.POLLIN)
         if not self.lost and self._commands is not None:
@@ -169,7 +169,7 @@ class Notices:
             return
 
     def write(self) -> None:
-        """Answers that lines are in the log; writes commands."""
+        """Answer that lines are in the log; write commands."""
         if self._commands is not None and not self.lost:
             while self._may_answer:
                 self._asks.popleft()
@@ -227,7 +227,7 @@ class Notices:
         self._log.put(logline.info_message(notice.message, notice.size, notice.sender, notice.pid, notice.uid))
 
     def _reject(self, error: FormatError, announced: bool) -> None:
-        """Logs that something could not be read; exits if it may have been about an announced message.
+        """Log that something could not be read; exit if it may have been about an announced message.
 
         Such a message would never be delivered or classified in this run.
         """

@@ -31,18 +31,18 @@ class Readiness:
         self._next_status = 0.0  # On the monotonic clock.
 
     def reload(self) -> None:
-        """Tells that a reload has begun; `run` tells its end."""
+        """Tell that a reload has begun; `run` tells its end."""
         self._supervisor.reloading()
         self._is_reloading = True
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits until the next message about what is in flight may be sent, if there is one."""
+        """Wait until the next message about what is in flight may be sent, if there is one."""
         if not self._supervisor.wants_status or self._status == self._text():
             return 3600.0
         return max(0.0, self._next_status - time.monotonic())
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Tells what has changed."""
+        """Tell what has changed."""
         if self._shutdown.begun:
             if not self._is_stopping:
                 self._is_stopping = True

@@ -36,9 +36,9 @@ class RunningQueues:
                 channel.apply_config()
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits until the next look."""
+        """Wait until the next look."""
         return max(0.0, self._watch.look_at - time.monotonic())
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Looks, if it is time."""
+        """Look, if it is time."""
         self._look()

@@ -11,7 +11,7 @@ import ipaddress
 import re
 
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain
-from queue_wire.files.envelope import ADDRESS_MAX
+from queue_wire.files.envelope import ADDRESS_MOST
 from queue_wire.format_error import FormatError, quoted
 
 # A path, and whether only SMTPUTF8 can carry it (RFC 6531).
@@ -131,8 +131,8 @@ def unpack_path(text: bytes) -> tuple[bytes, bytes]:
     if domain is not None and not _may_be_host(domain):
         raise FormatError(f"no host can have this name or address: {quoted(domain)}")
     address = local if domain is None else b"%s@%s" % (local, domain)
-    if len(address) > ADDRESS_MAX:
-        raise FormatError(f"address of {len(address)} bytes, limit {ADDRESS_MAX}: {quoted(address)}")
+    if len(address) > ADDRESS_MOST:
+        raise FormatError(f"address of {len(address)} bytes, limit {ADDRESS_MOST}: {quoted(address)}")
     if not address.isascii():
         try:
             printable = address.decode("utf-8").isprintable()

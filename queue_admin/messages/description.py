@@ -20,7 +20,7 @@ from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_queue_id, unpack_long_id
 from queue_wire.logline import moment
 
-HEADER_MAX = 65536
+HEADER_MOST = 65536
 NEWLINE = b"\n"
 
 
@@ -115,8 +115,8 @@ def describe_stored_as_facts(home: Home, stored: Sequence[StoredMessage]) -> dic
 def _stored(home: Home, stored: Sequence[StoredMessage], now: float) -> Iterator[str]:
     for each in stored:
         since = each.first.since
-        when = f" since {moment(since)}, {span(now - since)} ago" if since else ""
-        yield f"stored for {each.domain.decode()}{when}; {_waits_for(home, each)}"
+        when = f"since {moment(since)}, {span(now - since)} ago; " if since else ""
+        yield f"stored for {each.domain.decode()}: {when}{_waits_for(home, each)}"
         for address in each.recipients:
             yield f"  pending <{word(address)}>"
 
@@ -202,7 +202,7 @@ def _files(layout: Layout, snapshot: Snapshot) -> list[str]:
 
 def _header(path: str) -> Iterator[str]:
     try:
-        data = read_head(path, HEADER_MAX)
+        data = read_head(path, HEADER_MOST)
     except OSError:
         return
     yield "header:"

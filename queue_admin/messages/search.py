@@ -1,11 +1,16 @@
-"""A search through the queue for an address, part of an address, or an id, within limits of time and number."""
+"""A search for an address, part of an address, or an id, within limits of time and number.
+
+The messages of the queue are looked at first, and then what is stored for on-demand domains.
+"""
 
 import time
 from typing import NamedTuple
 
 from queue_admin.messages.detail import Detail, read_detail, read_done_marks
+from queue_admin.messages.stored_mail import StoredMail, StoredMessage
 from queue_admin.messages.survey import Snapshot, Stray, look, survey
-from queue_base.queue.layout import Layout
+from queue_base.home import Home
+from queue_base.queue.layout import Layout, open_layout
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_long_id
 
@@ -24,16 +29,16 @@ class Found(NamedTuple):
     recipient: bytes
 
 
-def search(layout: Layout, text: bytes, seconds: float = SECONDS, most: int = MOST) -> tuple[list[Found], int, bool]:
+def search(home: Home, text: bytes, seconds: float = SECONDS, most: int = MOST) -> tuple[list[Found], int, bool]:
     """Return messages with an address that contains `text`, whatever its case; how many were looked at; and whether
     that is all of them.
 
     An id finds its message at once. Raises Temporary.
     """
-    now = time.time()
-    known = _by_id(layout, text, now)
-    if known is not None:
-        return [known], 1, True
+    now, layout, mail = time.time(), open_layout(home.queue), StoredMail(home)
+    known = _by_id(layout, mail, text, now)
+    if known:
+        return known, len(known), True
     wanted, end, marks = text.lower(), time.monotonic() + seconds, read_done_marks(layout)
     found: list[Found] = []
     number = 0
@@ -47,18 +52,41 @@ def search(layout: Layout, text: bytes, seconds: float = SECONDS, most: int = MO
             found.append(each)
         if len(found) == most or time.monotonic() > end:
             return found, number, False
+    for domain in mail.domains.values():
+        for stored in domain.messages():
+            number += 1
+            one = _match_stored(stored, wanted, now)
+            if one is not None:
+                found.append(one)
+            if len(found) == most or time.monotonic() > end:
+                return found, number, False
     return found, number, True
 
 
-def _by_id(layout: Layout, text: bytes, now: float) -> Found | None:
+def _by_id(layout: Layout, mail: StoredMail, text: bytes, now: float) -> list[Found]:
+    """Return the message with an id, in the queue and for each domain for which it is stored."""
     try:
-        message, birth = unpack_long_id(text.decode("ascii"))
+        name = text.decode("ascii")
+        message, birth = unpack_long_id(name)
     except (FormatError, UnicodeDecodeError):
-        return None
+        return []
     snapshot = look(layout, message)
-    if snapshot is None or birth not in (None, snapshot.birth):
+    known: list[Found | None] = []
+    if snapshot is not None and birth in (None, snapshot.birth):
+        known.append(_match(snapshot, Detail(layout, snapshot, None), b"", now))
+    names = mail.find_number(message) if birth is None else [name]
+    known += [_match_stored(stored, b"", now) for each in names for stored in mail.find(each)]
+    return [each for each in known if each is not None]
+
+
+def _match_stored(stored: StoredMessage, wanted: bytes, now: float) -> Found | None:
+    first = stored.first
+    recipient = next((address for address in stored.recipients if wanted in address.lower()), None)
+    if recipient is None and wanted not in first.sender.lower():
         return None
-    return _match(snapshot, Detail(layout, snapshot, None), b"", now)
+    age = max(0.0, now - first.birth / 1e6)
+    state = "stored" if stored.held is None else "held"
+    return Found(stored.long_id, state, age, first.size, first.sender, recipient or stored.recipients[0])
 
 
 def _match(snapshot: Snapshot, detail: Detail, wanted: bytes, now: float) -> Found | None:

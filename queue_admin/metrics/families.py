@@ -95,7 +95,7 @@ class ReadingCollector(Collector):
         yield from found.values()
         if shared.several:
             text = "1 if the queue-intake in front of several queues listens"
-            yield _gauge("queue_intake_up", text, int(shared.intake is not None))
+            yield _gauge("queue_intake_up", text, int(shared.listening))
         yield InfoMetricFamily("queue_exporter", "The program that answers", {"version": self._version})
         yield from _of_smtpd(shared.smtpd)
 

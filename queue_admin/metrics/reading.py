@@ -70,13 +70,14 @@ def silent_reading(at: float, seconds: float) -> Reading:
 class SharedReading(NamedTuple):
     """What is known of the services that all queues of a home share, at the time `at`.
 
-    `smtpd` are the processes of queue-smtpd that answer. `intake` is the queue-intake in front of several queues; None
-    if it does not listen, or there is one queue, and so no such service.
+    `smtpd` are the processes of queue-smtpd that answer. With several queues, `listening` is whether the queue-intake
+    in front of them listens, and `intake` what is known of its process, None for nothing.
     """
 
     at: float
     smtpd: Sequence[ProcessStatus] = ()
     several: bool = False
+    listening: bool = False
     intake: ProcessFacts | None = None
 
 
@@ -86,5 +87,5 @@ def take_shared(home: Home) -> SharedReading:
         smtpd = ask_processes(home, False).processes
     except Failure:
         smtpd = []
-    intake = find_intake(home) if home.several else None
-    return SharedReading(time.time(), smtpd, home.several, intake)
+    listening, intake = find_intake(home) if home.several else (False, None)
+    return SharedReading(time.time(), smtpd, home.several, listening, intake)

@@ -4,13 +4,12 @@ They come from psutil, which takes 30 ms to load; so only a command that prints 
 """
 
 import os
-import socket
 import time
 from typing import NamedTuple
 
 import psutil
 
-from queue_base.daemon.unix_sockets import peer_of
+from queue_base.daemon.unix_sockets import connect_to, peer_of
 from queue_base.home import Home
 from queue_wire.pipes.qmtp import SOCKET
 
@@ -61,16 +60,23 @@ def find_processes(pid: int) -> list[ProcessFacts]:
     return sorted(found, key=lambda facts: DAEMONS.index(facts.program))
 
 
-def find_intake(home: Home) -> ProcessFacts | None:
-    """Return facts about the queue-intake in front of several queues; None if it does not listen on its socket."""
+def find_intake(home: Home) -> tuple[bool, ProcessFacts | None]:
+    """Return whether the queue-intake in front of several queues listens on its socket, and facts about it.
+
+    None: there are no facts, because it does not, or its process is not visible from here (another pid namespace).
+    """
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as connection:
-            connection.connect(f"{home.run}/{SOCKET}")
+        with connect_to(f"{home.run}/{SOCKET}") as connection:
             pid, _ = peer_of(connection)
+    except BlockingIOError:
+        return True, None  # More connections wait than it has accepted.
+    except OSError:
+        return False, None
+    try:
         facts = _examine(psutil.Process(pid))
-    except (OSError, psutil.Error):
-        return None
-    return facts if facts is not None and facts.program == "queue-intake" else None
+    except psutil.Error:
+        facts = None
+    return True, facts if facts is not None and facts.program == "queue-intake" else None
 
 
 def _examine(process: psutil.Process) -> ProcessFacts | None:

@@ -182,6 +182,8 @@ def _tiles(reading: Reading) -> Markup:
     if reading.walked is not None:
         oldest = reading.walked.oldest
         tiles.append(("Oldest", "none" if oldest is None else span(reading.at - oldest), "not held, not parked"))
+        if stored := sum(each.recipients for each in reading.walked.stored.values()):
+            tiles.append(("Stored", _count(stored), "recipients of on-demand domains"))
     started = reading.number(b"started")
     day, _, clock = moment(int(started)).partition("T")
     tiles.append(("Up", span(reading.at - started), join("since ", tag("time", day), " ", tag("time", clock))))
@@ -284,7 +286,7 @@ def message(long_id: str, lines: Iterator[str], log: Mapping[str, Sequence[str]]
             texts.append((name, []))
         elif separator:
             facts += [tag("dt", name), tag("dd", outside(value.strip(), 2000))]
-            if name in ("local", "remote") or name.startswith("recipients"):
+            if name in ("local", "remote") or name.startswith(("recipients", "stored for ")):
                 texts.append((name, []))
     body = [tag("h2", f"Message {long_id}"), tag("dl", *facts, class_="story")]
     for name, part in [*texts, *log.items()]:

@@ -14,10 +14,10 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from queue_admin.logs.find_log import find_log
 from queue_admin.logs.message_log import MessageLog
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
-from queue_admin.messages.description import describe, find_message
+from queue_admin.messages.description import describe, describe_stored, find_message, find_stored
 from queue_admin.messages.detail import CHANNELS
 from queue_admin.messages.search import SECONDS, search
-from queue_admin.messages.survey import Snapshot
+from queue_admin.messages.stored_mail import StoredMail
 from queue_admin.metrics.oldest_walk import Background
 from queue_admin.metrics.reading import Reading, take_reading
 from queue_admin.printable import precise, visible
@@ -28,11 +28,12 @@ from queue_admin.web import status_page
 from queue_admin.web.history import PATIENCE, History
 from queue_admin.web.page_server import HTML, Page
 from queue_admin.web.status_page import POLICY, RankedView
-from queue_base.errors import Failure, Temporary
+from queue_base.errors import Failure, Permanent, Temporary
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.facts import DestinationFact
 from queue_wire.html import Markup, tag
+from queue_wire.ids import unpack_long_id
 
 RANKED = 10
 RANKED_BY = ("sender", "domain")
@@ -133,8 +134,7 @@ class StatusSite:
         if not self._searching.acquire(timeout=1.0):
             raise SearchBusy("Another search is running; try again.")
         try:
-            layout = open_layout(self._home.queue)
-            found, looked_at, is_all = search(layout, query.encode("utf-8", "surrogateescape"), seconds)
+            found, looked_at, is_all = search(self._home, query.encode("utf-8", "surrogateescape"), seconds)
         finally:
             self._searching.release()
         number = f"{len(found)} found, {looked_at} looked at."
@@ -144,18 +144,28 @@ class StatusSite:
     def _message(self, name: str) -> Page:
         try:
             layout = open_layout(self._home.queue)
-            snapshot = find_message(layout, name)
-            lines = describe(self._home, layout, snapshot)
-            body = status_page.message(snapshot.long_id, lines, {"the log": self._log_lines(snapshot)})
+            mail = StoredMail(self._home)
+            stored = find_stored(mail, name)
+            try:
+                snapshot = find_message(layout, name)
+            except Permanent:
+                if not stored:
+                    mail.check()
+                    raise
+                long_id, lines = stored[0].long_id, describe_stored(self._home, stored)
+            else:
+                long_id, lines = snapshot.long_id, describe(self._home, layout, snapshot, stored)
+            body = status_page.message(long_id, lines, {"the log": self._log_lines(long_id)})
         except Failure as error:
             return self._say(HTTPStatus.NOT_FOUND, str(error))
         return self._page(HTTPStatus.OK, body)
 
-    def _log_lines(self, snapshot: Snapshot) -> list[str]:
+    def _log_lines(self, long_id: str) -> list[str]:
         """Return the lines of the log about a message; at the end, why there are no more."""
-        if snapshot.birth is None or not self._searching.acquire(timeout=LOG_SECONDS):
+        message, birth = unpack_long_id(long_id)
+        if birth is None or not self._searching.acquire(timeout=LOG_SECONDS):
             return []
-        found = MessageLog(snapshot.message, snapshot.birth)
+        found = MessageLog(message, birth)
         shown: list[str] = []
         end = time.monotonic() + LOG_SECONDS
 
@@ -165,12 +175,12 @@ class StatusSite:
             return found.may_concern(line)
 
         try:
-            for when, text in find_log(self._home).lines(snapshot.birth * 1000, concerns):
+            for when, text in find_log(self._home).lines(birth * 1000, concerns):
                 shown += [f"{precise(at // 1000)} {visible(line)}" for at, line in found.take(when, text)]
                 if found.over:
                     break
         except TimeoutError:
-            shown.append(f"queuectl log {snapshot.long_id} shows the rest")
+            shown.append(f"queuectl log {long_id} shows the rest")
         except (Failure, OSError) as error:
             shown.append(str(error))
         finally:

@@ -32,7 +32,7 @@ class BounceFacts(NamedTuple):
 
 
 def compose_steps(facts: BounceFacts) -> Iterator[bytes]:
-    """Yields the bounce in pieces, as compose_dsn does."""
+    """Yield the bounce in pieces, as compose_dsn does."""
     report = Dsn(
         me=facts.me,
         bouncefrom=facts.bouncefrom,

@@ -53,7 +53,7 @@ class Dsn(NamedTuple):
 
 
 def compose_dsn(facts: Dsn) -> Iterator[bytes]:
-    """Yields the report in pieces, some of them empty; the work between two of them is for STEP recipients at most.
+    """Yield the report in pieces, some of them empty; the work between two of them is for STEP recipients at most.
 
     Every address is in both lists, with its status. Each list has REASONS_MOST bytes of reasons; the addresses
     after that have none, so that long replies about many recipients do not make a huge report.
@@ -102,7 +102,7 @@ class _Pieces:
             self.take()
 
     def take(self) -> list[bytes]:
-        """Returns all pieces so far."""
+        """Return all pieces so far."""
         if self._parts:
             self._whole.append(b"".join(self._parts))
             self._parts, self._held = [], 0
@@ -110,7 +110,7 @@ class _Pieces:
 
 
 def token(value: bytes) -> bytes:
-    """Returns an address or host as it may stand in a header field: control characters become `_`, cut at LINE_MOST."""
+    """Return an address or host as it may stand in a header field: control characters become `_`, cut at LINE_MOST."""
     return value[:LINE_MOST].translate(_TOKEN)
 
 
@@ -149,7 +149,7 @@ def _status_head(facts: Dsn) -> bytes:
 
 
 def _status_of(facts: Dsn, recipient: bytes, reason: bytes, said: bytes) -> bytes:
-    """Returns the fields for one recipient; Diagnostic-Code is left out where `said` is empty (RFC 3464 allows it)."""
+    """Return the fields for one recipient; Diagnostic-Code is left out where `said` is empty (RFC 3464 allows it)."""
     found = facts.status.search(reason)
     return b"\nFinal-Recipient: %s\nAction: %s\nStatus: %s\n%s%s" % (
         _typed_address(recipient),
@@ -167,13 +167,13 @@ def _diagnostic(reason: bytes) -> bytes:
 
 
 def _clean_header(header: bytes) -> bytes:
-    """Returns the header without characters that could end its part or are not allowed in a message."""
+    """Return the header without characters that could end its part or are not allowed in a message."""
     lines = header.replace(b"\r", b"").replace(b"\0", b"_").split(b"\n")
     return b"".join(line[:LINE_MOST] + b"\n" for line in lines if line)
 
 
 def _typed_address(address: bytes) -> bytes:
-    """Returns `type; address` for a status field: rfc822, or utf-8 with embedded characters (RFC 6533, section 3)."""
+    """Return `type; address` for a status field: rfc822, or utf-8 with embedded characters (RFC 6533, section 3)."""
     shown = token(address)
     if shown.isascii():
         return b"rfc822; " + shown
@@ -183,12 +183,12 @@ def _typed_address(address: bytes) -> bytes:
 
 
 def _ascii(value: bytes) -> bytes:
-    """Returns text with a `?` for each character that is not ASCII."""
+    """Return text with a `?` for each character that is not ASCII."""
     return value if value.isascii() else value.decode("utf-8", "replace").encode("ascii", "replace")
 
 
 def _readable(value: bytes) -> bytes:
-    """Returns text as UTF-8, without control characters, its lines cut at LINE_MOST."""
+    """Return text as UTF-8, without control characters, its lines cut at LINE_MOST."""
     shown = value.translate(_PRINTED, b"\r")
     if not shown.isascii():
         shown = shown.decode("utf-8", "replace").encode()
@@ -198,7 +198,7 @@ def _readable(value: bytes) -> bytes:
 
 
 def _boundary(unique: str, pieces: list[bytes]) -> Generator[bytes, None, bytes]:
-    """Returns a boundary that stands in no piece, each of which is whole lines; yields as compose_dsn does."""
+    """Return a boundary that stands in no piece, each of which is whole lines; yield as compose_dsn does."""
     number = 0
     while True:
         boundary = b"report-%s-%d" % (unique.encode(), number)

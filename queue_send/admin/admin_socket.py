@@ -52,14 +52,14 @@ class _AdminConnection:
         self.since = time.monotonic()
 
     def answer(self, reply: Response) -> None:
-        """Sends the reply to the request that is processed."""
+        """Send the reply to the request that is processed."""
         self.working = False
         self.since = time.monotonic()
         if not self.gone:
             self.out.put(pack_response(reply))
 
     def refuse(self, text: bytes) -> None:
-        """Sends an error and closes the connection."""
+        """Send an error and close the connection."""
         self.answer(Response(0, [], text))
         self.closing = True
 
@@ -109,7 +109,7 @@ class AdminSocket:
         self._listener = listener
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for clients, requests, room for replies, and idle connections."""
+        """Wait for clients, requests, room for replies, and idle connections."""
         if self._listener is not None and len(self._clients) < CLIENTS_MOST:
             poll.register(self._listener, select.POLLIN)
         if not self._clients:
@@ -204,7 +204,7 @@ class AdminSocket:
             pass  # The next start replaces it.
 
     def close(self) -> None:
-        """Stops listening, writes what the clients take of their replies, and closes the connections."""
+        """Stop listening, write what the clients take of their replies, and close the connections."""
         self._stop_listening()
         for client in self._clients:
             try:

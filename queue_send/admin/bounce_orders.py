@@ -54,11 +54,11 @@ class BounceOrders:
         self._others = False
 
     def holds(self, message: int) -> bool:
-        """Returns whether the recipients of a message are being failed."""
+        """Return whether the recipients of a message are being failed."""
         return message in self._waiting
 
     def take(self, message: int, some: bool) -> None:
-        """Fails the recipients of a message, or `some`, those that its mark names.
+        """Fail the recipients of a message, or `some`, those that its mark names.
 
         Failed, SomeFailed or Corrupt follows, or nothing if the disk refuses. Of two orders for a message that waits
         the later one counts.
@@ -66,7 +66,7 @@ class BounceOrders:
         self._waiting[message] = some
 
     def drop(self, message: int) -> bool:
-        """Gives up a message that is to be deleted: it must not go on with the files of the next one of its number.
+        """Give up a message that is to be deleted: it must not go on with the files of the next one of its number.
 
         Returns False if failures of it are being written; MayEnd follows then.
         """
@@ -86,11 +86,11 @@ class BounceOrders:
         return bool(self._waiting) and not (self._writing or self._shutdown.begun or self._log.full)
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Does not wait while there are recipients to fail."""
+        """Do not wait while there are recipients to fail."""
         return 0.0 if self._may_go_on else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Fails the next piece of the first message."""
+        """Fail the next piece of the first message."""
         if not self._may_go_on:
             return
         message, kind = next(iter(self._waiting)), self._kinds[0]
@@ -118,7 +118,7 @@ class BounceOrders:
             self._go_on(message)
 
     def _chosen(self, kind: str, recipients: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """Returns the recipients that are to fail; notes whether there are others."""
+        """Return the recipients that are to fail; note whether there are others."""
         if self._order is None:
             return recipients
         selector, config = self._order.selector, self._config.current
@@ -154,7 +154,7 @@ class BounceOrders:
         self._disk.submit(work, then)
 
     def _go_on(self, message: int) -> None:
-        """Goes on with the rest of a channel's recipients, or the other channel, or ends the work on the message."""
+        """Go on with the rest of a channel's recipients, or the other channel, or end the work on the message."""
         if self._read or self._at is not None:
             return
         self._at = 0
@@ -179,7 +179,7 @@ class BounceOrders:
         self._log.warning(f"unable to bounce msg {message}: {why}; it stays on hold")
 
     def _log_failures(self, message: int, kind: str, recipients: list[tuple[int, bytes]]) -> None:
-        """Logs the failures before they are written."""
+        """Log the failures before they are written."""
         first = self._log.number_deliveries(len(recipients))
         for delivery, (_, address) in enumerate(recipients, first):
             self._log.put(logline.starting_delivery(delivery, message, kind.encode(), address))

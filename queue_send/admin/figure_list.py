@@ -36,7 +36,7 @@ class FigureList:
         self._started = clock.to_disk(int(clock.now()))
 
     def figures(self, now: float) -> list[Figure]:
-        """Returns all figures; those of a column, a class or a destination only if they are not 0."""
+        """Return all figures; those of a column, a class or a destination only if they are not 0."""
         counters, messages, disk = self._counters, self._messages, self._disk
         store = messages.store
         removing, removal_wait = self._cleaner.lag(now)
@@ -99,7 +99,7 @@ class FigureList:
             yield Figure(b"waiting", _waiting(each), labels)
 
     def _dead(self, channel: Channel) -> list[Destination]:
-        """Returns dead destinations; forgets those that the scheduler has forgotten."""
+        """Return dead destinations; forget those that the scheduler has forgotten."""
         known, found = self._counters.channels[channel.kind].dead, []
         for name in list(islice(known, LOOKED_AT)):
             destination = channel.scheduler.destinations.get(name)
@@ -111,7 +111,7 @@ class FigureList:
 
 
 def _busy(channel: Channel) -> list[Destination]:
-    """Returns the destinations that have jobs in flight."""
+    """Return the destinations that have jobs in flight."""
     known = channel.scheduler.destinations
     names = dict.fromkeys([entry.nexthop for entry in islice(channel.in_flight, LOOKED_AT)])
     return [known[name] for name in names if name in known]

@@ -54,18 +54,18 @@ class Selected:
     names: dict[int, str] = field(default_factory=dict)
 
     def add(self, message: int, name: str) -> None:
-        """Adds a message with the long id by which it was named."""
+        """Add a message with the long id by which it was named."""
         if message not in self.names:
             self.names[message] = name
             self.messages.append(message)
 
     def note(self, letter: bytes, message: int, text: str) -> None:
-        """Adds a note about a message."""
+        """Add a note about a message."""
         self.notes.append(Note(letter, f"{self.names[message]}: {text}".encode()))
 
 
 def select_messages(names: list[bytes], birth_of: Callable[[int], int | None]) -> Selected:
-    """Returns the messages with these long ids. A later message of the same number is not selected.
+    """Return the messages with these long ids. A later message of the same number is not selected.
 
     `birth_of` returns the birth of a message in microseconds, None if there is none; it may raise OSError.
     """
@@ -129,7 +129,7 @@ class Orders:
         self._waiting: UnclassifiedRequest | None = None  # There is one request at a time.
 
     def carry_out(self, request: Request, answer: Answer, now: float) -> None:
-        """Carries out a request; `answer` is called with the reply, perhaps later."""
+        """Carry out a request; `answer` is called with the reply, perhaps later."""
         if request.command == wire.PROBE:
             answer(self._probe(request.names, now))
             return
@@ -152,7 +152,7 @@ class Orders:
             self._mark(selected, reason, request.selector, answer)
 
     def _classify(self, selected: Selected, request: Request, answer: Answer) -> bool:
-        """Returns whether some messages are announced. They are classified, and then the request is carried out.
+        """Return whether some messages are announced. They are classified, and then the request is carried out.
 
         flush changes no file, so it only waits for those that are being classified: one may have been deferred.
         """
@@ -178,11 +178,11 @@ class Orders:
         return True
 
     def wait(self, now: float) -> float:
-        """Returns the seconds until `give_up` has something to do."""
+        """Return the seconds until `give_up` has something to do."""
         return 3600.0 if self._waiting is None else max(0.0, self._waiting.until - now)
 
     def give_up(self, now: float) -> None:
-        """Carries out a request that has waited too long without the messages that are not classified.
+        """Carry out a request that has waited too long without the messages that are not classified.
 
         So an order about a message that the disk refuses to classify does not delay the next requests for ever.
         """
@@ -200,7 +200,7 @@ class Orders:
         self.carry_out(waiting.request._replace(names=names), answer, now)
 
     def _birth_of(self, message: int) -> int | None:
-        """Returns the birth of a message that has not ended."""
+        """Return the birth of a message that has not ended."""
         return None if self._cleaner.holds(message) else marks.birth_of(self._layout, message)
 
     def _resubmit_those(self, selected: Selected, everything: bool) -> Response:
@@ -242,7 +242,7 @@ class Orders:
 
     @staticmethod
     def _those(some: list[int], wanted: Callable[[int], bool], selected: Selected) -> list[int]:
-        """Returns the messages that are wanted; adds a note about each of which the disk refuses to say so."""
+        """Return the messages that are wanted; add a note about each of which the disk refuses to say so."""
         found = []
         for message in some:
             try:
@@ -261,7 +261,7 @@ class Orders:
         then: Callable[[int], None],
         refused: Callable[[int], None] = lambda message: None,
     ) -> None:
-        """Has the disk thread do `work` for the messages (MessageChanges.make), then answers."""
+        """Have the disk thread do `work` for the messages (MessageChanges.make), then answer."""
         if not messages:
             answer(Response(0, notes))
             return
@@ -274,7 +274,7 @@ class Orders:
         self._messages.changes.make(messages, work, done, then, refused)
 
     def _free(self, selected: Selected) -> list[int]:
-        """Returns the selected messages that the disk thread does not change; adds a note about the others."""
+        """Return the selected messages that the disk thread does not change; add a note about the others."""
         for message in selected.messages:
             if self._messages.changes.holds(message):
                 selected.note(TROUBLE, message, "another command is at it; try again")
@@ -351,7 +351,7 @@ class Orders:
         self._change(work, selected.notes, answer, write, then, refused)
 
     def _go_on(self, message: int) -> None:
-        """Has a released message classified, or tried."""
+        """Have a released message classified, or tried."""
         try:
             if self._store.is_waiting_in_todo(message):
                 self._rescan()
@@ -361,7 +361,7 @@ class Orders:
             self._retry.later(("release", message), lambda now: self._go_on(message), error)
 
     def _reason_of(self, message: int) -> bytes:
-        """Returns the log line for the mark that a message has."""
+        """Return the log line for the mark that a message has."""
         try:
             reason = marks.read_mark(self._layout, message)
         except OSError:

@@ -61,7 +61,7 @@ class Queries:
         }
 
     def answer(self, request: Request, now: float) -> Response:
-        """Returns the reply to a query."""
+        """Return the reply to a query."""
         if request.command == wire.WHY:
             return self._why(request.names, now)
         if request.command == wire.DESTINATIONS:
@@ -84,12 +84,12 @@ class Queries:
         return Response(further, [Note(NEWS, pack_destination(self._shown(each))) for each in found])
 
     def _shown(self, fact: DestinationFact) -> DestinationFact:
-        """Returns a fact with the times of the system's clock."""
+        """Return a fact with the times of the system's clock."""
         to_disk = self._clock.to_disk
         return fact._replace(probe=fact.probe and to_disk(fact.probe), next=fact.next and to_disk(fact.next))
 
     def _routed(self, kind: str, names: list[bytes]) -> list[bytes]:
-        """Returns the names, and the destinations and relays that their mail goes to.
+        """Return the names, and the destinations and relays that their mail goes to.
 
         Those of the remote channel are domains, those of the local one recipients or domains.
         """
@@ -165,15 +165,15 @@ class Explainer:
         self._scheduler = scheduler
 
     def in_flight(self, count: int, entry: Entry) -> Cause:
-        """Returns the cause for recipients in flight."""
+        """Return the cause for recipients in flight."""
         return Cause(cause.IN_FLIGHT, self._kind, _time(entry.started), count, nexthop=entry.nexthop)
 
     def unwritten(self, count: int) -> Cause:
-        """Returns the cause for recipients whose verdicts are not written down yet."""
+        """Return the cause for recipients whose verdicts are not written down yet."""
         return Cause(cause.RECORDING, self._kind, number=count)
 
     def queued(self, count: int, destination: Destination, now: float) -> Cause:
-        """Returns the cause for recipients in the queue of a destination."""
+        """Return the cause for recipients in the queue of a destination."""
         scheduler = self._scheduler
         window, start = int(destination.window), destination.next_start(now)
         kind, in_flight, name = cause.AWAITING_TURN, destination.in_flight, destination.name
@@ -193,19 +193,19 @@ class Explainer:
         return Cause(kind, self._kind, _time(start), count, in_flight, window, name)
 
     def _slower(self, destination: Destination, now: float) -> RateLimited:
-        """Returns the destination or its relay, whichever rate allows the next job later."""
+        """Return the destination or its relay, whichever rate allows the next job later."""
         relay = destination.relay
         return destination if relay is None or destination.own_start(now) >= relay.own_start(now) else relay
 
     def overflow(self, destination: Destination, since: int, stopped: bytes) -> Cause:
-        """Returns the cause for a message in the overflow of a destination; the rest is as for `due`."""
+        """Return the cause for a message in the overflow of a destination; the rest is as for `due`."""
         if destination.room > 0 and not destination.dead:
             return self.due(since, stopped)
         waiting, window = destination.overflowing, int(destination.window)
         return Cause(cause.OVERFLOW, self._kind, 0, waiting, destination.in_flight, window, destination.name)
 
     def obstacles(self, destination: Destination, now: float) -> Iterator[Cause]:
-        """Yields what keeps mail from a destination besides its window."""
+        """Yield what keeps mail from a destination besides its window."""
         if destination.dead:
             kind = cause.PROBE_IN_FLIGHT if destination.probing else cause.DESTINATION_DEAD
             probe, suspended = _time(destination.probe_at), destination.suspended_count
@@ -215,7 +215,7 @@ class Explainer:
             yield Cause(cause.DESTINATION_RATE_LIMITED, self._kind, _time(destination.next_start(now)), nexthop=name)
 
     def due(self, since: int, stopped: bytes) -> Cause:
-        """Returns the cause for a message that is due and not loaded. `stopped` is Channel.stopped."""
+        """Return the cause for a message that is due and not loaded. `stopped` is Channel.stopped."""
         scheduler = self._scheduler
         active, running, settings = len(scheduler.attempts), scheduler.in_flight, scheduler.settings
         if stopped:
@@ -235,7 +235,7 @@ class Explainer:
         stopped: bytes,
         now: float,
     ) -> Iterator[Cause]:
-        """Yields the causes for a message whose file has one of `stamps` as its next attempt.
+        """Yield the causes for a message whose file has one of `stamps` as its next attempt.
 
         Only the named nexthops are examined. `jobs` are the entries in flight.
         """
@@ -282,13 +282,13 @@ class Explainer:
             yield Cause(cause.DUE, self._kind, max(0, attempt.due))
 
     def channel(self) -> ChannelFact:
-        """Returns the totals of the channel."""
+        """Return the totals of the channel."""
         scheduler, settings = self._scheduler, self._scheduler.settings
         active, waiting = len(scheduler.attempts), len(scheduler.waiting)
         return ChannelFact(active, settings.active, waiting, scheduler.in_flight, settings.concurrency, self._kind)
 
     def page(self, place: int | None, most: int, now: float) -> tuple[list[DestinationFact], int]:
-        """Returns `most` destinations before an index (None: the end), and the index to go on from, 0 for no more.
+        """Return `most` destinations before an index (None: the end), and the index to go on from, 0 for no more.
 
         They are listed from the end to the start: if one is forgotten meanwhile, another may be listed twice, and none
         is missed. The relays follow from index RELAYS on; their indexes do not change.
@@ -304,14 +304,14 @@ class Explainer:
         return found, start or (RELAYS if relays else 0)
 
     def named(self, names: Iterable[bytes], now: float) -> list[DestinationFact]:
-        """Returns those of the named destinations that are known."""
+        """Return those of the named destinations that are known."""
         known, relays = self._scheduler.destinations, self._scheduler.relays
         names = dict.fromkeys(names)
         found = [self.destination(known[name], now) for name in names if name in known]
         return found + [self.relay(relays[name], now) for name in names if name in relays]
 
     def relay(self, each: SharedRelay, now: float) -> DestinationFact:
-        """Returns the facts of a relay."""
+        """Return the facts of a relay."""
         start = each.own_start(now)
         messages, seconds = each.limits.rate or (0, 0)
         return DestinationFact(
@@ -332,7 +332,7 @@ class Explainer:
         )
 
     def destination(self, each: Destination, now: float) -> DestinationFact:
-        """Returns the facts of a destination."""
+        """Return the facts of a destination."""
         state = facts.ALIVE if not each.dead else facts.PROBED if each.probing else facts.DEAD
         messages, seconds = each.limits.rate or (0, 0)
         start = each.next_start(now)

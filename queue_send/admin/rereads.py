@@ -61,7 +61,7 @@ class Rereads:
         self._waiting: deque[_WaitingReread] = deque()
 
     def reread(self, now: float, answer: Callable[[Response], None] | None = None) -> None:
-        """Rereads the control files; TROUBLE notes of the response say whose files were refused, and why.
+        """Reread the control files; TROUBLE notes of the response say whose files were refused, and why.
 
         NEWS notes say what is in force of the files of each delivery daemon.
         """
@@ -91,7 +91,7 @@ class Rereads:
         return bool(self._waiting)
 
     def in_force(self) -> Response:
-        """Returns a NEWS note for each of the daemons queue-send and queue-todo: what is in force of its files.
+        """Return a NEWS note for each of the daemons queue-send and queue-todo: what is in force of its files.
 
         Not for the delivery daemons: what they said may be old, since they notice changes by themselves.
         """
@@ -99,13 +99,13 @@ class Rereads:
         return Response(0, [Note(NEWS, ours), Note(NEWS, b"queue-todo\n" + self._todo.settings)])
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for the end of the oldest."""
+        """Wait for the end of the oldest."""
         if not self._waiting:
             return 3600.0
         return 0.0 if self._is_over(now) else max(0.0, self._waiting[0].until - now)
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Answers those that are over."""
+        """Answer those that are over."""
         while self._waiting and self._is_over(now):
             over = self._waiting.popleft()
             if over.answer is None:
@@ -135,7 +135,7 @@ class Rereads:
 
 
 def _fault_in(settings: bytes) -> str:
-    """Returns why a daemon has not taken its files, empty if it has."""
+    """Return why a daemon has not taken its files, empty if it has."""
     try:
         return unpack_in_force(settings).error
     except FormatError as error:

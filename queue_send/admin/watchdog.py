@@ -60,7 +60,7 @@ class Dates(NamedTuple):
 
 
 def last_wait(schedule: Schedule, birth: int, due: int, skip: int) -> int:
-    """Returns the wait that ended at `due`, in seconds; for mail that was never tried, the wait that would be next."""
+    """Return the wait that ended at `due`, in seconds; for mail that was never tried, the wait that would be next."""
     age = max(0, due - birth)
     if schedule.kind == "quadratic":
         root = max(isqrt(age), skip)
@@ -99,11 +99,11 @@ class OverdueRule:
         return TIMES * min(self.schedule.steps)
 
     def is_past(self, dates: Dates, now: float) -> bool:
-        """Returns whether a message is past its lifetime and the time for its last attempt."""
+        """Return whether a message is past its lifetime and the time for its last attempt."""
         return now > max(dates.expires, self._begun) + GRACE
 
     def is_overdue(self, dates: Dates, now: float) -> bool:
-        """Returns whether a message is overdue."""
+        """Return whether a message is overdue."""
         due = max(dates.due, dates.birth)
         if now <= max(due, self._begun):
             return self.is_past(dates, now)
@@ -126,7 +126,7 @@ class AlertLimit:
         self._quiet_until = 0.0
 
     def begin(self, now: float) -> bool:
-        """Begins a round; returns whether it may have alerts."""
+        """Begin a round; return whether it may have alerts."""
         self.lines = LINES if now >= self._quiet_until else 0
         self._others = 0
         # In the order of their times.
@@ -137,7 +137,7 @@ class AlertLimit:
         return self.lines > 0
 
     def says(self, key: Key, now: float) -> bool:
-        """Returns whether an overdue message is to be named now; if not, counts it unless it was named today."""
+        """Return whether an overdue message is to be named now; if not, count it unless it was named today."""
         if key in self._named:
             return False
         if not self.lines:
@@ -148,11 +148,11 @@ class AlertLimit:
         return True
 
     def count(self, others: int) -> None:
-        """Counts overdue messages that were not examined one by one."""
+        """Count overdue messages that were not examined one by one."""
         self._others += others
 
     def end(self, now: float) -> int:
-        """Ends a round; returns how many more messages are overdue."""
+        """End a round; return how many more messages are overdue."""
         if self._others:
             self._quiet_until = now + self._quiet
             self._quiet = min(self._quiet * 2, QUIET_MOST)
@@ -196,7 +196,7 @@ class OverdueSearch:
         self._from = 0  # The index in the heap where the next round begins.
 
     def round(self, jobs: Collection[Entry], stopped: bytes, now: float) -> Iterator[None]:
-        """Searches everything once; yields between steps."""
+        """Search everything once; yield between steps."""
         yield from self._search_in_flight(list(jobs), now)
         for destination in self._destinations():
             if destination is None:
@@ -216,7 +216,7 @@ class OverdueSearch:
             self._alert(message, dates, cause, self.rule.is_past(dates, now))
 
     def _search_in_flight(self, jobs: list[Entry], now: float) -> Iterator[None]:
-        """Searches for jobs in flight, and verdicts that are not written down, for longer than any timeout."""
+        """Search for jobs in flight, and verdicts that are not written down, for longer than any timeout."""
         messages = set()
         for number, entry in enumerate(jobs, 1):
             if number % QUEUE_PIECE == 0:
@@ -234,7 +234,7 @@ class OverdueSearch:
                 yield
 
     def _destinations(self) -> Iterator[Destination | None]:
-        """Yields each destination, and None after PIECE of them."""
+        """Yield each destination, and None after PIECE of them."""
         for number, name in enumerate(list(self._scheduler.destinations), 1):
             destination = self._scheduler.destinations.get(name)
             if destination is not None:
@@ -253,7 +253,7 @@ class OverdueSearch:
                 self._report(attempt.message, dates, cause, now)
 
     def _judge(self, message: int, now: float, cause: Cause) -> bool:
-        """Reports a message on the disk if it is overdue; returns False if no later one of the list can be overdue.
+        """Report a message on the disk if it is overdue; return False if no later one of the list can be overdue.
 
         A cause without a time gets the time since which the message has been due.
         """
@@ -335,11 +335,11 @@ class Watchdog:
         self._next = time.monotonic() + self._round
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for the next round, or the next piece of this one."""
+        """Wait for the next round, or the next piece of this one."""
         return 3600.0 if self._shutdown.begun else max(0.0, self._next - time.monotonic())
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Does a piece of a round, if it is time."""
+        """Do a piece of a round, if it is time."""
         if self._shutdown.begun or time.monotonic() < self._next:
             return
         if self._steps is None:
@@ -374,7 +374,7 @@ class Watchdog:
         return OverdueRule(self._config.current.retry, SKIPS[kind], self._begun)
 
     def _look(self, kind: str, message: int, stamp: int | None = None) -> Dates | None:
-        """Returns the dates of a message that is to be tried, from the disk; None for any other.
+        """Return the dates of a message that is to be tried, from the disk; None for any other.
 
         `stamp` is the expected next attempt; if the file has another one, that has another entry in the backlog.
         """

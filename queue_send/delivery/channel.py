@@ -154,28 +154,28 @@ class Channel:
         return not (self._shutdown.begun or self._log.full)
 
     def apply_config(self) -> None:
-        """Sets the limits of the control files, after HUP."""
+        """Set the limits of the control files, after HUP."""
         self.scheduler.apply_settings(self._config.settings(self.kind))
         self._keep_places()
 
     def _keep_places(self) -> None:
-        """Has the lenders leave places for as many jobs as this channel may have in flight, if it may give them any."""
+        """Have the lenders leave places for as many jobs as this channel may have in flight, if it may give any."""
         config = self._config.current
         for daemon in self._lenders:
             daemon.keep_places(config.concurrencylocal if config.localroutes else 0)
 
     def add_new(self, notice: Notice) -> None:
-        """Adds a new message."""
+        """Add a new message."""
         self.scheduler.add_new(notice.message, *self._loader.destination(notice))
 
     def flush(self, now: float) -> None:
-        """Makes everything due."""
+        """Make everything due."""
         self._flushes += 1
         self._loader.flushes.widen_all()
         self.scheduler.flush(now)
 
     def make_due(self, message: int, due: int) -> bool:
-        """Makes a message due now, whose file has the next attempt `due`; returns False if it is being tried."""
+        """Make a message due now, whose file has the next attempt `due`; return False if it is being tried."""
         follows = self._loader.flushes.widen(message)
         if self.scheduler.holds(message):
             return follows
@@ -184,7 +184,7 @@ class Channel:
         return True
 
     def make_some_due(self, message: int, due: int, selector: RecipientSelector, now: float) -> bool:
-        """Makes some recipients of a message due now; the others wait for its next attempt, `due`, as before.
+        """Make some recipients of a message due now; the others wait for its next attempt, `due`, as before.
 
         Returns False if all are being tried. To be called if `takes_partial_flushes`.
         """
@@ -208,16 +208,16 @@ class Channel:
         return not self._loader.flushes.full
 
     def withdraw(self, message: int, now: float) -> None:
-        """Prevents further starts of a message. If it is loaded, NoneInFlight follows."""
+        """Prevent further starts of a message. If it is loaded, NoneInFlight follows."""
         self._carry_out(self.scheduler.withdraw(message, now), now)
 
     def forget(self, message: int) -> None:
-        """Removes what is kept for a message that has ended, or is on hold or corrupt."""
+        """Remove what is kept for a message that has ended, or is on hold or corrupt."""
         self._loader.forget(message)
         self.scheduler.forget(message)
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for reports, for room in the pipes of jobs, and until the scheduler has something to do."""
+        """Wait for reports, for room in the pipes of jobs, and until the scheduler has something to do."""
         unread = False
         for daemon in self._all_daemons:
             daemon.prepare(poll)
@@ -248,7 +248,7 @@ class Channel:
         self._apply_verdicts()
 
     def write(self) -> None:
-        """Writes jobs, and the last results."""
+        """Write jobs, and the last results."""
         self._results.write()
         for daemon in self._all_daemons:
             if not daemon.lost:
@@ -258,14 +258,14 @@ class Channel:
                     self._shutdown.lose(daemon.name)  # Its reports are read to their end.
 
     def _lose(self, daemon: DeliveryDaemon) -> None:
-        """Begins the exit. What the daemon has not reported on is tried again by the next run."""
+        """Begin the exit. What the daemon has not reported on is tried again by the next run."""
         daemon.lost = True
         self._shutdown.lose(daemon.name)
 
     # Loading and starting
 
     def _start_jobs(self, now: float) -> None:
-        """Loads messages and starts jobs until there are no more, or the limits of the turn are reached."""
+        """Load messages and start jobs until there are no more, or the limits of the turn are reached."""
         if self.scheduler.idle or self.stopped:
             return
         without_start = 0
@@ -282,7 +282,7 @@ class Channel:
                 return
 
     def _load(self, now: float) -> bool:
-        """Loads the next message, if one may be loaded; returns whether there was one."""
+        """Load the next message, if one may be loaded; return whether there was one."""
         found = self.scheduler.next_load(now)
         if found is None:
             return False
@@ -320,13 +320,13 @@ class Channel:
         return True
 
     def _report_corrupt(self, message: int, why: str) -> None:
-        """Reports a message with a malformed file, once; neither channel starts anything of it from now on."""
+        """Report a message with a malformed file, once; neither channel starts anything of it from now on."""
         if message not in self._store.parked:
             self._store.parked.add(message)
             self._events.append(Corrupt(message, why))
 
     def _load_long(self, now: float) -> None:
-        """Does some steps of loading messages that have many recipients."""
+        """Do some steps of loading messages that have many recipients."""
         if not self._long:
             return
         until = self._budget.until(LOADING)
@@ -378,14 +378,14 @@ class Channel:
             self._log.put(logline.starting_delivery(delivery, message, self._name, address))
 
     def _is_routed(self, entry: Entry) -> bool:
-        """Returns whether an LMTP server takes the mail of an entry, or did when it was loaded."""
+        """Return whether an LMTP server takes the mail of an entry, or did when it was loaded."""
         if is_route_name(entry.nexthop):
             return True
         config = self._config.current
         return bool(config.localroutes) and config.local_route(entry.recipients[0][1]) is not None
 
     def _start_lent(self, number: int, entry: Entry) -> None:
-        """Gives a job to a queue-remote. Recipients are as people know them; one of them as nexthop says that all are
+        """Give a job to a queue-remote. Recipients are as people know them; one of them as nexthop says that all are
         local, and queue-remote looks up their routes.
         """
         shown = [self._config.current.shown(self.kind, address) for _, address in entry.recipients]
@@ -396,7 +396,7 @@ class Channel:
     # Actions of the scheduler
 
     def _carry_out(self, actions: Sequence[Action], now: float) -> bool:
-        """Carries out the actions of the scheduler; returns whether a job was started."""
+        """Carry out the actions of the scheduler; return whether a job was started."""
         started = False
         for action in actions:
             if isinstance(action, Start):
@@ -421,14 +421,14 @@ class Channel:
         return started
 
     def _defer(self, attempt: Attempt, now: float) -> None:
-        """Has the next slice of a message loaded; if there is none, sets the next attempt."""
+        """Have the next slice of a message loaded; if there is none, set the next attempt."""
         if self._loader.next_slice(attempt):
             self.scheduler.make_due(attempt.message)
         else:
             self._set_next_attempt(attempt, now)
 
     def _finish(self, attempt: Attempt, now: float) -> None:
-        """Has the next slice of a message loaded. After the last one, sets the next attempt if an earlier slice has
+        """Have the next slice of a message loaded. After the last one, set the next attempt if an earlier slice has
         deferred recipients; else reports that no recipient is left on the channel.
         """
         deferred = self._loader.has_deferred(attempt.message)
@@ -441,7 +441,7 @@ class Channel:
             self._events.append(NoneLeft(attempt.message, self.kind))
 
     def _set_next_attempt(self, attempt: Attempt, now: float, flushes: int | None = None) -> None:
-        """Sets the next attempt in the message's file. `flushes` is what self._flushes was when the attempt ended."""
+        """Set the next attempt in the message's file. `flushes` is what self._flushes was when the attempt ended."""
         message = attempt.message
         if attempt.chosen:
             self._wait_as_before(attempt, now)
@@ -467,7 +467,7 @@ class Channel:
         self._delays.deferred(attempt, now)
 
     def _wait_as_before(self, attempt: Attempt, now: float) -> None:
-        """Has a message wait for the next attempt that it had before some of its recipients were tried."""
+        """Have a message wait for the next attempt that it had before some of its recipients were tried."""
         message, due = attempt.message, self._clock.from_disk(attempt.others_due)
         whole, more = self._loader.flushes.end(message, over=attempt.overflow is None)
         try:
@@ -483,7 +483,7 @@ class Channel:
     # Reports
 
     def _apply_verdicts(self) -> None:
-        """Records the verdicts and reports them to the scheduler; then fails some expired recipients."""
+        """Record the verdicts and report them to the scheduler; then fail some expired recipients."""
         self._report_results()
         if self._verdicts.may_expire:
             self._verdicts.expire_some()
@@ -502,7 +502,7 @@ class Channel:
                 self._carry_out(self.scheduler.end_expired(result.entry, now), now)
 
     def _take_reports(self, ready: dict[int, int], now: float) -> None:
-        """Takes reports until there are no more, or the limits of the turn are reached."""
+        """Take reports until there are no more, or the limits of the turn are reached."""
         daemons = [each for each in self._reading if not each.lost and (each.unread or each.reports in ready)]
         if not daemons:
             return
@@ -515,7 +515,7 @@ class Channel:
         self._apply_verdicts()
 
     def _take_lent_reports(self, now: float) -> None:
-        """Takes the reports that the remote channel has read in a turn; it bounds their number."""
+        """Take the reports that the remote channel has read in a turn; it bounds their number."""
         for daemon in self._lenders:
             while daemon.lent_reports:
                 report = daemon.lent_reports.popleft()
@@ -526,7 +526,7 @@ class Channel:
                     self._verdicts.add(entry, report.number, report, now)
 
     def _take_from(self, daemon: DeliveryDaemon, room: int, until: float, now: float) -> int:
-        """Takes reports of one daemon, up to `room` verdicts; returns the room that is left."""
+        """Take reports of one daemon, up to `room` verdicts; return the room that is left."""
         try:
             if not daemon.unread:
                 daemon.read()
@@ -542,7 +542,7 @@ class Channel:
         return room
 
     def _take_report(self, daemon: DeliveryDaemon, payload: bytes, now: float) -> int:
-        """Takes one report; returns how many verdicts it has."""
+        """Take one report; return how many verdicts it has."""
         try:
             report = unpack_report(payload)
         except FormatError as error:

@@ -88,7 +88,7 @@ class DeliveryDaemon:
         return jobs >= (self.capacity or 0) or self._jobs.unwritten >= UNWRITTEN_MOST
 
     def keep_places(self, jobs: int) -> None:
-        """Leaves places for jobs of the local channel."""
+        """Leave places for jobs of the local channel."""
         self._kept = jobs
 
     @property
@@ -97,12 +97,12 @@ class DeliveryDaemon:
         return self._jobs.unwritten
 
     def start(self, number: int, entry: Entry, job: bytes) -> None:
-        """Gives it a job, a netstring, which `write` writes."""
+        """Give it a job, a netstring, which `write` writes."""
         self.in_flight[number] = entry
         self._jobs.put(job)
 
     def start_lent(self, number: int, entry: Entry, job: bytes) -> None:
-        """Gives it a job of the local channel."""
+        """Give it a job of the local channel."""
         self.lent[number] = entry
         self._jobs.put(job)
 
@@ -111,7 +111,7 @@ class DeliveryDaemon:
         return number in self.in_flight or number in self.lent
 
     def reread(self) -> bool:
-        """Tells it to read its control files again, which `write` writes; returns whether it still reads its input."""
+        """Tell it to read its control files again, which `write` writes; return whether it still reads its input."""
         if self.lost or self._input_closed:
             return False
         self.asked += 1
@@ -119,12 +119,12 @@ class DeliveryDaemon:
         return True
 
     def take_settings(self, lines: bytes) -> None:
-        """Takes its answer: what is in force."""
+        """Take its answer: what is in force."""
         self.answered += 1
         self.settings = lines
 
     def prepare(self, poll: "select.poll") -> None:
-        """Registers the pipes that it waits for."""
+        """Register the pipes that it waits for."""
         if self.lost:
             return
         if not self.unread:
@@ -133,7 +133,7 @@ class DeliveryDaemon:
             poll.register(self._jobs.descriptor, select.POLLOUT)
 
     def read(self) -> None:
-        """Reads the reports that have come. Raises PeerLost if it has ended before the end of its input."""
+        """Read the reports that have come. Raises PeerLost if it has ended before the end of its input."""
         try:
             self._reader.feed(read_available(self.reports) or b"")
             self.unread = True
@@ -143,14 +143,14 @@ class DeliveryDaemon:
             self.lost = True
 
     def next_report(self) -> bytes | None:
-        """Returns the payload of the next report that was read; None if there is none. Raises FormatError."""
+        """Return the payload of the next report that was read; None if there is none. Raises FormatError."""
         payload = self._reader.next()
         if payload is None:
             self.unread = False
         return payload
 
     def write(self, last: bool) -> None:
-        """Writes as many jobs as the pipe takes; `last`: no more will come.
+        """Write as many jobs as the pipe takes; `last`: no more will come.
 
         Raises PeerLost once, if it reads no more jobs; the reports that it wrote before are still to be read.
         """
@@ -168,7 +168,7 @@ class DeliveryDaemon:
 
 
 def choose_daemon(daemons: Sequence[DeliveryDaemon], host: bytes, lent: bool = False) -> DeliveryDaemon:
-    """Returns the daemon for a job: always the same for a host, unless that is full; then the next one that is not.
+    """Return the daemon for a job: always the same for a host, unless that is full; then the next one that is not.
 
     `lent`: the job is the local channel's.
     """

@@ -81,7 +81,7 @@ class Loader:
         )
 
     def read(self, message: int, stamp: int | None) -> tuple[Attempt, Piece] | NotRead:
-        """Returns an attempt and the first piece of its recipients, or why the message is not to be tried.
+        """Return an attempt and the first piece of its recipients, or why the message is not to be tried.
 
         `stamp` is the expected next attempt from `Scheduler.next_load`. Raises FormatError, OSError.
         """
@@ -114,7 +114,7 @@ class Loader:
         return attempt, piece
 
     def destination(self, notice: Notice) -> tuple[bytes | None, int]:
-        """Returns the nexthop of a new message and the end of its lifetime, as its notice tells.
+        """Return the nexthop of a new message and the end of its lifetime, as its notice tells.
 
         The nexthop is None if the message has several recipients, or its notice is a short one.
         """
@@ -131,12 +131,12 @@ class Loader:
     def group(
         self, attempt: Attempt, recipients: list[Recipient], tried: Collection[int]
     ) -> list[tuple[bytes, list[Recipient]]]:
-        """Returns (nexthop, recipients) for each group of a few recipients; those in `tried` are left to wait."""
+        """Return (nexthop, recipients) for each group of a few recipients; those in `tried` are left to wait."""
         found = self._chosen(_without(recipients, tried, attempt), attempt)
         return group_recipients(self._kind, attempt.sender, found, self._choices)
 
     def steps(self, attempt: Attempt, first: Piece | None, tried: Collection[int]) -> Iterator[Step]:
-        """Loads a slice in steps; yields the entries to be added, in many steps none.
+        """Load a slice in steps; yield the entries to be added, in many steps none.
 
         `first` is the piece from the start of the slice on, if it was read. Raises FormatError or OSError before the
         first entry.
@@ -162,7 +162,7 @@ class Loader:
             yield Step(entries[start : start + ENTRIES_AT_ONCE], len(entries) == 1)
 
     def _chosen(self, recipients: list[Recipient], attempt: Attempt) -> list[Recipient]:
-        """Returns the recipients that the attempt is at; the others count as left."""
+        """Return the recipients that the attempt is at; the others count as left."""
         if not attempt.chosen:
             return recipients
         kind, shown = self._kind, self._config.current.shown
@@ -182,7 +182,7 @@ class Loader:
         return known.at
 
     def next_slice(self, attempt: Attempt) -> bool:
-        """Prepares the next slice of a message whose attempt is over; returns False if this was the last one."""
+        """Prepare the next slice of a message whose attempt is over; return False if this was the last one."""
         before = self._slices.get(attempt.message)
         if attempt.rest is None:
             if attempt.overflow is None:
@@ -193,22 +193,22 @@ class Loader:
         return True
 
     def has_deferred(self, message: int) -> bool:
-        """Returns whether recipients of earlier slices of a message were deferred."""
+        """Return whether recipients of earlier slices of a message were deferred."""
         known = self._slices.get(message)
         return known is not None and known.left
 
     def is_between_slices(self, message: int) -> bool:
-        """Returns whether a message has recipients that are to be tried after those of its earlier slices."""
+        """Return whether a message has recipients that are to be tried after those of its earlier slices."""
         return message in self._slices
 
     def forget(self, message: int) -> None:
-        """Forgets where the next slice of a message begins, and which of its recipients are flushed."""
+        """Forget where the next slice of a message begins, and which of its recipients are flushed."""
         self._slices.pop(message, None)
         self.flushes.forget(message)
 
 
 def _without(recipients: list[Recipient], tried: Collection[int], attempt: Attempt) -> list[Recipient]:
-    """Returns the recipients that were not tried, by their offsets; the others count as left."""
+    """Return the recipients that were not tried, by their offsets; the others count as left."""
     if not tried:
         return recipients
     found = [recipient for recipient in recipients if recipient[0] not in tried]

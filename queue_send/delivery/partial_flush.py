@@ -43,12 +43,12 @@ class PartialFlushes:
         return len(self._flushes) >= FLUSHED_MOST
 
     def is_trying(self, message: int) -> bool:
-        """Returns whether some recipients of a message are being tried, and the others are not."""
+        """Return whether some recipients of a message are being tried, and the others are not."""
         flush = self._flushes.get(message)
         return flush is not None and bool(flush.trying)
 
     def add(self, message: int, selector: RecipientSelector) -> bool:
-        """Adds recipients of a message; returns whether the backlog needs an entry for them."""
+        """Add recipients of a message; return whether the backlog needs an entry for them."""
         flush = self._flushes.get(message)
         if flush is None:
             self._flushes[message] = PartialFlush(selector, self._round)
@@ -58,7 +58,7 @@ class PartialFlushes:
         return bool(flush.trying)
 
     def begin(self, message: int, due: int, by_time: bool, whole: bool) -> PartialFlush | None:
-        """Returns the flush of a message that is loaded now; None if all its recipients are to be tried.
+        """Return the flush of a message that is loaded now; None if all its recipients are to be tried.
 
         `due` is its next attempt on the disk's clock. `by_time`: the entry of the backlog was for this next attempt;
         otherwise a later part of the message is loaded. `whole`: all are due.
@@ -76,7 +76,7 @@ class PartialFlushes:
         return flush
 
     def end(self, message: int, over: bool) -> tuple[bool, bool]:
-        """Ends an attempt at chosen recipients; returns whether all are to be tried now, else whether some others are.
+        """End an attempt at chosen recipients; return whether all are to be tried now, else whether some others are.
 
         `over`: the attempt has no later part.
         """
@@ -92,7 +92,7 @@ class PartialFlushes:
         return whole, False
 
     def widen(self, message: int) -> bool:
-        """Has all recipients of a message tried; returns whether that follows the attempt at some that has begun."""
+        """Have all recipients of a message tried; return whether that follows the attempt at some that has begun."""
         flush = self._flushes.get(message)
         if flush is None:
             return False
@@ -103,11 +103,11 @@ class PartialFlushes:
         return True
 
     def widen_all(self) -> None:
-        """Has all recipients of every message tried."""
+        """Have all recipients of every message tried."""
         self._round += 1
 
     def forget(self, message: int) -> None:
-        """Forgets the flush of a message: all its recipients were tried, or it has ended."""
+        """Forget the flush of a message: all its recipients were tried, or it has ended."""
         self._flushes.pop(message, None)
 
     def _is_whole(self, flush: PartialFlush) -> bool:

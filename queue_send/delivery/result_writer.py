@@ -48,7 +48,7 @@ class _Deferred(NamedTuple):
     size: int
 
     def pack(self) -> bytes:
-        """Returns the records."""
+        """Return the records."""
         return b"".join(
             [pack_result(self.channel, at, self.when, self.nexthop, text or NO_TEXT) for at, text in self.recipients]
         )
@@ -72,7 +72,7 @@ class ResultWriter:
     def keep(
         self, message: int, channel: str, nexthop: bytes, recipients: list[tuple[int, bytes]], now: float
     ) -> None:
-        """Adds the deferrals of a report, as (offset, text) of each recipient; `write` has them written."""
+        """Add the deferrals of a report, as (offset, text) of each recipient; `write` has them written."""
         if self._size < PENDING_MOST:
             size = sum([len(text) for _, text in recipients]) + RECORD_BYTES * len(recipients)
             when = self._clock.to_disk(int(now))
@@ -80,7 +80,7 @@ class ResultWriter:
             self._size += size
 
     def write(self) -> None:
-        """Has the disk thread write what was added, unless it is writing; then the rest follows."""
+        """Have the disk thread write what was added, unless it is writing; then the rest follows."""
         if not self._pending or self._writing:
             return
         writing, count, taken = self._writing, 0, []
@@ -122,7 +122,7 @@ class ResultWriter:
         self._refused = bool(failed)
 
     def defer_end(self, message: int) -> bool:
-        """Returns whether records of a message that is to end are being written; MayEnd follows after that."""
+        """Return whether records of a message that is to end are being written; MayEnd follows after that."""
         if message in self._pending:
             self._take(message)
         if message not in self._writing:

@@ -81,7 +81,7 @@ class Verdicts:
         self._written: list[EntryResult] = []
 
     def add(self, entry: Entry, first: int, report: Report, now: float) -> None:
-        """Logs the verdicts of a job whose first delivery has the number `first`.
+        """Log the verdicts of a job whose first delivery has the number `first`.
 
         If their number is not that of the recipients, the report is mangled, and all recipients are deferred.
         """
@@ -107,7 +107,7 @@ class Verdicts:
         self._counters.end_job(now - entry.started, now - entry.attempt.birth, len(verdicts), result.done)
 
     def expire(self, entry: Entry) -> None:
-        """Fails an entry without an attempt; the log has a delivery that ends at once for each recipient."""
+        """Fail an entry without an attempt; the log has a delivery that ends at once for each recipient."""
         self._expired.append(entry)
 
     @property
@@ -121,7 +121,7 @@ class Verdicts:
         return bool(self._expired) and self._writing < WRITTEN_MOST and not self._log.full
 
     def expire_some(self) -> None:
-        """Fails some of the entries for which `expire` was called."""
+        """Fail some of the entries for which `expire` was called."""
         room = EXPIRED_A_TURN
         while room > 0 and self.may_expire:
             entry = self._expired.popleft()
@@ -152,7 +152,7 @@ class Verdicts:
             self._failed.append((result, offset, FailedRecipient(attempt.message, shown, text)))
 
     def apply(self) -> list[EntryResult]:
-        """Records the verdicts; returns the entries for which that is done, also those of earlier calls."""
+        """Record the verdicts; return the entries for which that is done, also those of earlier calls."""
         written, self._written = self._written, []
         if not self._reported:
             return written
@@ -167,7 +167,7 @@ class Verdicts:
         return written + [result for result in reported if result not in waiting]
 
     def _write(self, failed: list[FailedItem]) -> None:
-        """Has the disk thread append failures to bounce/; `apply` returns their entries when they are safe."""
+        """Have the disk thread append failures to bounce/; `apply` returns their entries when they are safe."""
         failed = self._put_off(failed)
         gone = dict.fromkeys(result for result, _, failure in failed if failure.message in self._store.absent)
         if gone:
@@ -197,7 +197,7 @@ class Verdicts:
         self._disk.submit(partial(append_failures, self._store.layout, failures), written)
 
     def _put_off(self, failed: list[FailedItem]) -> list[FailedItem]:
-        """Returns the failures that can be recorded now. Those of announced messages are, when these are classified.
+        """Return the failures that can be recorded now. Those of announced messages are, when these are classified.
 
         Those of one message stay together, so that a job that failed for several recipients ends once.
         """

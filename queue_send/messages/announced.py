@@ -104,7 +104,7 @@ class AnnouncedMessage(KeptEnvelope):
         self.ended = False
 
     def _places(self) -> Iterator[tuple[str, int, int]]:
-        """Yields the channel, the offset and the bit of each recipient."""
+        """Yield the channel, the offset and the bit of each recipient."""
         at = {"local": 0, "remote": 0}
         for number, (letter, address) in enumerate(self.recipients):
             kind = CHANNELS[letter]
@@ -117,14 +117,14 @@ class AnnouncedMessage(KeptEnvelope):
         return self.done + 1 == 1 << len(self.recipients)
 
     def note_done(self, kind: str, offsets: Collection[int]) -> None:
-        """Notes recipients of a channel that are done."""
+        """Note recipients of a channel that are done."""
         if len(self.recipients) == 1:
             self.done = 1
         else:
             self.done |= sum(bit for each, offset, bit in self._places() if each == kind and offset in offsets)
 
     def take_done(self, done: int) -> None:
-        """Notes recipients that an earlier run has marked."""
+        """Note recipients that an earlier run has marked."""
         self.done = done
         for kind, offset, bit in self._places():
             if done & bit:
@@ -133,7 +133,7 @@ class AnnouncedMessage(KeptEnvelope):
         self.left = {kind: left for kind, left in self.left.items() if left}
 
     def offsets(self, bits: int) -> dict[str, list[int]]:
-        """Returns the offsets of the recipients with these bits, by channel."""
+        """Return the offsets of the recipients with these bits, by channel."""
         found: dict[str, list[int]] = {}
         for kind, offset, bit in self._places():
             if bits & bit:
@@ -153,13 +153,13 @@ class Pace:
         self._first: float | None = None  # When the first one was started.
 
     def count(self) -> None:
-        """Counts a message that was started."""
+        """Count a message that was started."""
         self._count += 1
         if self._first is None:
             self._first = time.monotonic()
 
     def has_warmed_up(self, now: float) -> bool:
-        """Returns whether messages have been started for some time; at first the delivery daemons are not ready."""
+        """Return whether messages have been started for some time; at first the delivery daemons are not ready."""
         return self._first is not None and now - self._first > WARMING_UP
 
     @property
@@ -173,7 +173,7 @@ class Pace:
         return max(self._before, self._count) >= BRISK
 
     def limit(self, now: float, seconds: float) -> int:
-        """Begins a new period if the last one is over; returns the limit. A period has `seconds`."""
+        """Begin a new period if the last one is over; return the limit. A period has `seconds`."""
         if now - self._began > 2 * seconds:
             self._before = self._count = 0
             self._began = now
@@ -224,14 +224,14 @@ class Announced:
         return message in self._messages
 
     def get(self, message: int) -> AnnouncedMessage | None:
-        """Returns an announced message that has not ended."""
+        """Return an announced message that has not ended."""
         known = self._messages.get(message)
         return None if known is None or known.ended else known
 
     # What queue-todo says
 
     def arrive(self, notice: Arrived, due: int) -> AnnouncedMessage:
-        """Adds a message that queue-todo has announced."""
+        """Add a message that queue-todo has announced."""
         known = AnnouncedMessage(notice, due, time.monotonic(), self._log.position)
         try:
             self._take_over(known)
@@ -247,7 +247,7 @@ class Announced:
         return known
 
     def _take_over(self, known: AnnouncedMessage) -> None:
-        """Takes over the record that an earlier run has left for a message; drops that of another one of its number."""
+        """Take over the record that an earlier run has left for a message; drop that of another one of its number."""
         marks = self._open_marks()
         if marks is None or not marks.has_left:
             return
@@ -268,7 +268,7 @@ class Announced:
                 self._fail(error)
 
     def answer(self, answer: ClassifyAnswer) -> AnnouncedMessage | None:
-        """Takes an answer of queue-todo; returns the message, which is not announced any more."""
+        """Take an answer of queue-todo; return the message, which is not announced any more."""
         known = self._messages.get(answer.message)
         if known is None or known.requested is None:
             if answer.message not in self._answered:
@@ -282,7 +282,7 @@ class Announced:
     # What the other parts of queue-send say
 
     def started(self, message: int, count: int) -> None:
-        """Notes that deliveries to `count` recipients of a message are started."""
+        """Note that deliveries to `count` recipients of a message are started."""
         known = self._messages.get(message)
         if known is not None and known.unstarted:
             known.unstarted = max(0, known.unstarted - count)
@@ -303,7 +303,7 @@ class Announced:
             self._unstarted_lower += count
 
     def mark_done(self, known: AnnouncedMessage, kind: str, offsets: Collection[int]) -> None:
-        """Marks recipients done; `write` writes the record of the message."""
+        """Mark recipients done; `write` writes the record of the message."""
         known.note_done(kind, offsets)
         marks = self._open_marks()
         if marks is None:
@@ -349,7 +349,7 @@ class Announced:
             self._ask(known, known.identity.message)
 
     def classify(self, message: int, then: Then) -> None:
-        """Has an announced message classified; calls `then` after queue-todo's answer."""
+        """Have an announced message classified; call `then` after queue-todo's answer."""
         known = self._messages[message]
         known.waiting.append(then)
         self._ask(known, message)
@@ -361,7 +361,7 @@ class Announced:
             self._requests.append((self._log.position, message))
 
     def end(self, message: int) -> int | None:
-        """A message has ended without being classified; returns the slot of its record."""
+        """Note that a message has ended without being classified; return the slot of its record."""
         known = self._messages[message]
         known.ended = True
         self._start_all(known)
@@ -378,7 +378,7 @@ class Announced:
             self._send(pack_gone(message))
 
     def clear(self, known: AnnouncedMessage) -> None:
-        """Clears the record of a message that is classified, when its files have the marks, or that is gone."""
+        """Clear the record of a message that is classified, when its files have the marks, or that is gone."""
         if known.slot is not None and self._marks is not None:
             try:
                 self._marks.clear(known.slot)
@@ -386,7 +386,7 @@ class Announced:
                 self._fail(error)
 
     def left_behind(self) -> list[int]:
-        """Returns the messages that queue-todo was asked to classify and that have left todo/, without an answer.
+        """Return the messages that queue-todo was asked to classify and that have left todo/, without an answer.
 
         Called at the exit, when queue-todo has ended. Raises OSError.
         """
@@ -405,7 +405,7 @@ class Announced:
     # The loop
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits until the oldest message that was not started is to be classified."""
+        """Wait until the oldest message that was not started is to be classified."""
         if not self._looked:
             # An earlier run may have left records, also if no more are made.
             self._looked = True
@@ -421,7 +421,7 @@ class Announced:
         return max(0.0, min(wait, self._oldest.since + self._after - time.monotonic()))
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Asks for the classification of messages that wait for too long; tells queue-todo what to do with new ones."""
+        """Ask for the classification of messages that wait for too long; tell queue-todo what to do with new ones."""
         if self._shutdown.begun and not self._all_asked:
             self._all_asked = True
             for message, known in self._messages.items():
@@ -436,7 +436,7 @@ class Announced:
             self._send(mode)
 
     def write(self) -> None:
-        """Writes marks; asks for classifications, as far as the log has the lines of the messages."""
+        """Write marks; asks for classifications, as far as the log has the lines of the messages."""
         while self._unlogged and self._log.has_written(self._unlogged[0][0]):
             self._unmarked.append(self._unlogged.popleft()[1])
         if self._unmarked:
@@ -451,7 +451,7 @@ class Announced:
                 self._send(pack_request(ClassifyRequest(message, known.done)))
 
     def _ask_unstarted(self, now: float) -> None:
-        """Asks for the classification of messages that were not started for too long."""
+        """Ask for the classification of messages that were not started for too long."""
         limit = now - self._after
         for _ in range(LATE_A_TURN):
             if not self._order or self._oldest.since > limit:
@@ -465,7 +465,7 @@ class Announced:
         return next(iter(self._order.values()))
 
     def _ask_oldest(self, now: float) -> None:
-        """Asks for the classification of messages that are in flight for too long: they take up the limits."""
+        """Ask for the classification of messages that are in flight for too long: they take up the limits."""
         limit = now - self._after
         asked = 0
         for message, known in islice(self._messages.items(), CROWDED_LOOK):
@@ -480,7 +480,7 @@ class Announced:
         return float(self._config.current.classifyafter)
 
     def _choose(self, now: float) -> bytes:
-        """Returns what queue-todo is to do with new messages. `now` is the time of time.monotonic."""
+        """Return what queue-todo is to do with new messages. `now` is the time of time.monotonic."""
         after = self._after
         if not after or self._shutdown.begun or self._open_marks() is None or self._is_broken(now):
             return CLASSIFY
@@ -501,7 +501,7 @@ class Announced:
         return LEAVE if self._pace.brisk or starting else CLASSIFY
 
     def _is_broken(self, now: float) -> bool:
-        """Returns whether marks cannot be written. After a failure, a slot is tried before mail is announced again."""
+        """Return whether marks cannot be written. After a failure, a slot is tried before mail is announced again."""
         if not self._broken_until or now < self._broken_until or self._marks is None:
             return now < self._broken_until
         slot = self._marks.take()
@@ -518,7 +518,7 @@ class Announced:
         return False
 
     def _open_marks(self) -> MarksFile | None:
-        """Returns queue/marks, None if it cannot be used. It is opened when it is needed for the first time."""
+        """Return queue/marks, None if it cannot be used. It is opened when it is needed for the first time."""
         if not self._opened:
             try:
                 if not self._after and not is_there(f"{self._layout.queue}/marks"):

@@ -36,7 +36,7 @@ class FoundMessages:
         self._parts: dict[int, array[int]] = {}
 
     def add(self, message: int) -> None:
-        """Adds a message."""
+        """Add a message."""
         quotient, remainder = divmod(message, _PARTS)
         part = self._parts.get(remainder)
         if part is None:
@@ -48,7 +48,7 @@ class FoundMessages:
             part.insert(index, quotient)
 
     def holds(self, message: int) -> bool:
-        """Returns whether the message was found at start and has not ended."""
+        """Return whether the message was found at start and has not ended."""
         quotient, remainder = divmod(message, _PARTS)
         part = self._parts.get(remainder)
         if part is None:
@@ -96,11 +96,11 @@ class Backlog:
         self._done = False
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Does not wait while there is more to read."""
+        """Do not wait while there is more to read."""
         return 3600.0 if self._done or self._shutdown.begun else 0.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Reads some messages."""
+        """Read some messages."""
         if self._done or self._shutdown.begun:
             return
         until = self._budget.until(READING)
@@ -127,7 +127,7 @@ class Backlog:
             self._retry.later(("backlog", message), partial(self._add, message), error)
 
     def _next_name(self) -> str | None:
-        """Returns the next name; None at the end of a directory, or of all of them."""
+        """Return the next name; None at the end of a directory, or of all of them."""
         try:
             entry = next(self._names, None)
             if entry is not None:
@@ -146,6 +146,6 @@ class Backlog:
         return None
 
     def _read_again(self, directory: str, now: float) -> None:
-        """Has a directory read again that could not be read."""
+        """Have a directory read again that could not be read."""
         self._unread.append(directory)
         self._done = False

@@ -26,7 +26,7 @@ class FailedRecipient(NamedTuple):
 
 
 def append_failures(layout: Layout, failures: list[FailedRecipient]) -> None:
-    """Appends failures to bounce/ files and syncs them; the caller marks their recipients done after that.
+    """Append failures to bounce/ files and sync them; the caller marks their recipients done after that.
 
     On an error the files get back their old lengths, so that a recipient that is tried again is not bounced.
     """
@@ -59,7 +59,7 @@ def append_failures(layout: Layout, failures: list[FailedRecipient]) -> None:
 
 
 def read_failures(layout: Layout, message: int) -> Generator[None, None, Iterator[tuple[bytes, bytes]] | None]:
-    """Returns the (recipient, text) pairs of bounce/I, None if there are none; yields between its pieces.
+    """Return the (recipient, text) pairs of bounce/I, None if there are none; yield between its pieces.
 
     EFBIG for a file of more than BOUNCE_MOST bytes.
     """
@@ -82,7 +82,7 @@ def read_failures(layout: Layout, message: int) -> Generator[None, None, Iterato
 
 
 def _cut(handle: int) -> int:
-    """Truncates a bounce file after its last whole paragraph, as a crash may have left a part; returns its length."""
+    """Truncate a bounce file after its last whole paragraph, as a crash may have left a part; return its length."""
     end = os.fstat(handle).st_size
     if end and os.pread(handle, len(END), max(0, end - len(END))) != END:
         end = _whole_end(handle, end)
@@ -91,7 +91,7 @@ def _cut(handle: int) -> int:
 
 
 def _whole_end(handle: int, end: int) -> int:
-    """Returns where the last whole paragraph before `end` ends, searching backwards: the file may be large."""
+    """Return where the last whole paragraph before `end` ends, searching backwards: the file may be large."""
     while end:
         start = max(0, end - BOUNCE_PIECE)
         whole = whole_length(os.pread(handle, end - start, start))

@@ -45,7 +45,7 @@ class KeptEnvelope:
         self.length = addresses + ENVELOPE_BYTES + RECIPIENT_BYTES * len(notice.recipients)
 
     def mark_done(self, kind: str, offsets: Collection[int]) -> None:
-        """Removes recipients that are done."""
+        """Remove recipients that are done."""
         self.left[kind] = [recipient for recipient in self.left[kind] if recipient[0] not in offsets]
 
 
@@ -58,20 +58,20 @@ class Envelopes:
         self.get = self._kept.get
 
     def keep(self, notice: Arrived, due: int) -> None:
-        """Keeps the envelope of a new message, if there is room."""
+        """Keep the envelope of a new message, if there is room."""
         self.forget(notice.message)
         if self._room > 0 and len(self._kept) < KEPT_MOST:
             envelope = self._kept[notice.message] = KeptEnvelope(notice, due)
             self._room -= envelope.length
 
     def put(self, message: int, envelope: KeptEnvelope) -> None:
-        """Keeps the envelope of an announced message, which has no files."""
+        """Keep the envelope of an announced message, which has no files."""
         self.drop(message)
         self._kept[message] = envelope
         self._room -= envelope.length
 
     def files(self, message: int) -> bytes:
-        """Returns which files a message has, for queue-clean. With an envelope it has neither bounce/ nor marks."""
+        """Return which files a message has, for queue-clean. With an envelope it has neither bounce/ nor marks."""
         envelope = self._kept.get(message)
         if envelope is None:
             return cleaning.ANY
@@ -80,13 +80,13 @@ class Envelopes:
         return cleaning.BOTH
 
     def forget(self, message: int) -> None:
-        """Forgets the envelope of a message: its files are read from now on. That of an announced one stays."""
+        """Forget the envelope of a message: its files are read from now on. That of an announced one stays."""
         envelope = self._kept.get(message)
         if envelope is not None and not envelope.announced:
             self.drop(message)
 
     def drop(self, message: int) -> None:
-        """Forgets the envelope of a message, announced or not."""
+        """Forget the envelope of a message, announced or not."""
         envelope = self._kept.pop(message, None)
         if envelope is not None:
             self._room += envelope.length

@@ -79,7 +79,7 @@ class State(Enum):
 
 
 def shorten(notice: Notice) -> Notice:
-    """Returns a notice about a classified message without its envelope, so that the disk says what is there."""
+    """Return a notice about a classified message without its envelope, so that the disk says what is there."""
     if not isinstance(notice, Arrived) or notice.announced:
         return notice
     channels = {channel for channel, _ in notice.recipients}
@@ -141,13 +141,13 @@ class Messages:
         self.deferrals: dict[int, ClassifyDeferral] = {}
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Does not wait if there are events, or after the loss of queue-clean: `run` then says what is gone with it."""
+        """Do not wait if there are events, or after the loss of queue-clean: `run` then says what is gone with it."""
         news = self._cleaner.lost and not self._cleaner_lost
         self._cleaner_lost = self._cleaner.lost
         return 0.0 if self._events or news else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Carries out the events, and the notices that the Cleaner has kept."""
+        """Carry out the events, and the notices that the Cleaner has kept."""
         announced = self.store.announced
         for message in self._cleaner.take_removed():
             announced.removed(message)
@@ -177,7 +177,7 @@ class Messages:
             self.end(event.message)
 
     def state(self, message: int) -> State:
-        """Returns the state of a message; LOADED includes IN_FLIGHT, HELD includes RETURNING. Raises OSError."""
+        """Return the state of a message; LOADED includes IN_FLIGHT, HELD includes RETURNING. Raises OSError."""
         if self._cleaner.holds(message):
             return State.ENDED
         if self.bouncer.holds(message):
@@ -194,11 +194,11 @@ class Messages:
         return State.UNCLASSIFIED if known is not None and known.asked else State.WAITING
 
     def is_loaded(self, message: int) -> bool:
-        """Returns whether recipients of a message are queued or in flight."""
+        """Return whether recipients of a message are queued or in flight."""
         return any(channel.scheduler.holds(message) for channel in self.channels.values())
 
     def status(self, leaving: bool) -> bytes:
-        """Returns the status line."""
+        """Return the status line."""
         local, remote = self.channels["local"].scheduler, self.channels["remote"].scheduler
         limits = local.settings.concurrency, remote.settings.concurrency
         return logline.status(local.in_flight, limits[0], remote.in_flight, limits[1], leaving)
@@ -206,7 +206,7 @@ class Messages:
     # Arrival
 
     def arrive(self, notice: Notice, now: float) -> None:
-        """Adds a message that was classified just now; if the disk refuses a read, it is tried again later."""
+        """Add a message that was classified just now; if the disk refuses a read, it is tried again later."""
         try:
             self._arrive(notice, now)
         except OSError as error:
@@ -217,7 +217,7 @@ class Messages:
             self._retry.later(("arrive", notice.message), partial(self.arrive, shorten(notice)), error)
 
     def _arrive(self, notice: Notice, now: float) -> None:
-        """Adds a message; a late notice changes nothing.
+        """Add a message; a late notice changes nothing.
 
         While notices may be late, only the number in a notice is used: its envelope may be that of an earlier message
         of this number, which was found on the disk and is gone by now. The files tell which channels have recipients.
@@ -260,14 +260,14 @@ class Messages:
             self.finish(message)
 
     def defer_classification(self, deferral: ClassifyDeferral) -> None:
-        """Notes why a message could not be classified."""
+        """Note why a message could not be classified."""
         self.deferrals.pop(deferral.message, None)
         self.deferrals[deferral.message] = deferral
         if len(self.deferrals) > DEFERRALS_MOST:
             del self.deferrals[next(iter(self.deferrals))]
 
     def _arrive_announced(self, notice: Arrived, now: float) -> None:
-        """Adds a message that is delivered from its notice, while it is still in todo/."""
+        """Add a message that is delivered from its notice, while it is still in todo/."""
         message = notice.message
         if message in self.store.announced:
             self._log.warning(f"internal error: queue-todo announced msg {message} twice")
@@ -286,7 +286,7 @@ class Messages:
             self.finish(message)
 
     def _start_classified(self, message: int, classified: bool) -> None:
-        """Starts a message that was to be classified first. If it is on hold, carries out its order, if it has one."""
+        """Start a message that was to be classified first. If it is on hold, carries out its order, if it has one."""
         if not classified:
             return
         if message in self.store.held:
@@ -295,11 +295,11 @@ class Messages:
             self.make_due(message)
 
     def answer(self, answer: ClassifyAnswer) -> None:
-        """Takes queue-todo's answer about an announced message: it has files from now on, or is gone."""
+        """Take queue-todo's answer about an announced message: it has files from now on, or is gone."""
         self._take_answer(answer)
 
     def _take_answer(self, answer: ClassifyAnswer, durable: bool = True) -> None:
-        """Does what follows from an answer; only marks are written if the message may return to todo/."""
+        """Do what follows from an answer; only marks are written if the message may return to todo/."""
         announced = self.store.announced
         known = announced.answer(answer)
         if known is None:
@@ -315,7 +315,7 @@ class Messages:
             then(answer.classified)
 
     def _lose(self, message: int) -> None:
-        """Drops an announced message that is not in todo/ any more. What is in flight of it ends without marks."""
+        """Drop an announced message that is not in todo/ any more. What is in flight of it ends without marks."""
         self._log.warning(f"msg {message} has left todo/, or is another one; nothing more of it is tried")
         self._log.put(logline.end_message(message))
         if self.is_loaded(message):
@@ -327,7 +327,7 @@ class Messages:
             channel.forget(message)
 
     def _write_marks(self, message: int, known: AnnouncedMessage) -> None:
-        """Marks recipients in the files of a message that were done after queue-todo was asked to classify it.
+        """Mark recipients in the files of a message that were done after queue-todo was asked to classify it.
 
         If the disk refuses to remove the file of a channel that is done, the channel tries it again later: until then
         the other one cannot finish the message.
@@ -377,7 +377,7 @@ class Messages:
         return True
 
     def _sync_removals(self, messages: list[int]) -> None:
-        """Makes it durable that messages have left todo/. If a power cut returned one, it would be delivered again."""
+        """Make it durable that messages have left todo/. If a power cut returned one, it would be delivered again."""
         commit = Commit()
         for message in messages:
             commit.removed(self.store.layout.todo(message))
@@ -393,7 +393,7 @@ class Messages:
             )
 
     def _forget_old_marks(self, message: int) -> None:
-        """Forgets marks that are gone from the disk: they were of an earlier message of this number."""
+        """Forget marks that are gone from the disk: they were of an earlier message of this number."""
         store = self.store
         if message not in store.held and message not in store.parked:
             return
@@ -403,7 +403,7 @@ class Messages:
                 self._forget_order(message)
 
     def discover(self, message: int) -> bool:
-        """Adds a message that was found in info/ at start, as the last run left it, if it is classified.
+        """Add a message that was found in info/ at start, as the last run left it, if it is classified.
 
         Returns whether the caller is to add it to `found`. Raises OSError; it may be called again then.
         """
@@ -424,12 +424,12 @@ class Messages:
         return bool(dues)
 
     def _dues(self, message: int) -> dict[str, int]:
-        """Returns the next attempt on each channel that has recipients left. Raises OSError."""
+        """Return the next attempt on each channel that has recipients left. Raises OSError."""
         from_disk = self._clock.from_disk
         return {kind: from_disk(due) for kind in self.channels if (due := self.store.due(message, kind)) is not None}
 
     def _latest_attempt(self, disk_birth: int, due: int) -> int:
-        """Returns the time by which a message of an earlier run is tried: `due`, or the end of its lifetime if sooner.
+        """Return the time by which a message of an earlier run is tried: `due`, or the end of its lifetime if sooner.
 
         The next attempt on the disk may be after the end of the lifetime: qmail's curve goes on beyond it. A birth in
         the future means that the clock was set back: the message then waits as long from now as it would have from its
@@ -473,13 +473,13 @@ class Messages:
     # Attempts
 
     def flush(self, now: float) -> None:
-        """Makes everything due now, on ALRM; also the messages that the backlog has not found yet."""
+        """Make everything due now, on ALRM; also the messages that the backlog has not found yet."""
         self._all_due = not self.all_read
         for channel in self.channels.values():
             channel.flush(now)
 
     def make_due(self, message: int) -> bool:
-        """Makes a waiting message due now, or finishes it if no recipient is left; returns whether it was made due.
+        """Make a waiting message due now, or finish it if no recipient is left; return whether it was made due.
 
         If the disk refuses a read, it is tried again later.
         """
@@ -498,7 +498,7 @@ class Messages:
         return any(made)
 
     def make_some_due(self, message: int, selector: RecipientSelector) -> bool:
-        """Makes the chosen recipients of a waiting message due now; returns whether they were made due.
+        """Make the chosen recipients of a waiting message due now; return whether they were made due.
 
         The others wait as before, unless the message is due anyway. Raises OSError.
         """
@@ -524,7 +524,7 @@ class Messages:
             self._retry.later(("wake", message), lambda now: self._make_due_again(message), error)
 
     def withdraw(self, message: int, now: float) -> bool:
-        """Prevents further starts of a message; returns whether it was loaded, in which case NoneInFlight follows."""
+        """Prevent further starts of a message; return whether it was loaded, in which case NoneInFlight follows."""
         loaded = self.is_loaded(message)
         for channel in self.channels.values():
             channel.withdraw(message, now)
@@ -546,7 +546,7 @@ class Messages:
     # Marks and orders
 
     def _park(self, message: int, why: str) -> None:
-        """Parks a message because a file of it is malformed: makes the mark in corrupt/, and logs an alert."""
+        """Park a message because a file of it is malformed: make the mark in corrupt/, and log an alert."""
         self.store.parked.add(message)
         self._stop_waiting(message)
         self._log.put(logline.corrupt_message(message, why))
@@ -561,7 +561,7 @@ class Messages:
         self.changes.make([message], write, done)
 
     def order_of(self, message: int) -> bytes | None:
-        """Returns the order that a message's mark in hold/ is, None if it is none. Raises OSError."""
+        """Return the order that a message's mark in hold/ is, None if it is none. Raises OSError."""
         if message in self._unread_marks:
             mark = marks.read_mark(self.store.layout, message)
             self._unread_marks.discard(message)
@@ -570,7 +570,7 @@ class Messages:
         return self._orders.get(message)
 
     def hold(self, message: int, mark: bytes) -> None:
-        """Prevents further starts of a message that got a mark in hold/; carries the mark out if it is an order."""
+        """Prevent further starts of a message that got a mark in hold/; carry the mark out if it is an order."""
         self.store.held.add(message)
         self._stop_waiting(message)
         if mark in marks.ORDERS:
@@ -585,21 +585,21 @@ class Messages:
             channel.scheduler.forget(message)
 
     def hold_new(self, message: int) -> None:
-        """Notes the mark in hold/ of a new message, which arrives later. It was made before this notice came."""
+        """Note the mark in hold/ of a new message, which arrives later. It was made before this notice came."""
         self.store.held.add(message)
 
     def release(self, message: int) -> None:
-        """Forgets the marks of a message, which were removed."""
+        """Forget the marks of a message, which were removed."""
         self.store.held.discard(message)
         self.store.parked.discard(message)
         self._forget_order(message)
 
     def is_returning(self, message: int) -> bool:
-        """Returns whether the recipients of a message are being failed by an order."""
+        """Return whether the recipients of a message are being failed by an order."""
         return self._bounce_orders.holds(message)
 
     def carry_out_order(self, message: int, now: float) -> bool:
-        """Carries out the order to delete or bounce a message, if nothing of it is in flight; returns whether it has
+        """Carry out the order to delete or bounce a message, if nothing of it is in flight; return whether it has
         one.
 
         If the disk refuses a read, nothing of it is started, and it is tried again later.
@@ -636,7 +636,7 @@ class Messages:
         return True
 
     def _end_return(self, message: int, held: bytes | None) -> None:
-        """Removes the order to bounce some recipients, which is carried out; the others are tried as before."""
+        """Remove the order to bounce some recipients, which is carried out; the others are tried as before."""
         if self._orders.get(message) != marks.RETURNED_SOME:
             self.carry_out_order(message, self._clock.now())  # Another one has taken its place.
             return
@@ -666,7 +666,7 @@ class Messages:
         self.changes.make([message], write, done, then, refused)
 
     def _wait_again(self, message: int) -> None:
-        """Has a message that is not loaded wait for the next attempts that its files have."""
+        """Have a message that is not loaded wait for the next attempts that its files have."""
         try:
             dues = self._dues(message)
         except OSError as error:
@@ -682,7 +682,7 @@ class Messages:
     # The end
 
     def _finish_channel(self, message: int, kind: str) -> None:
-        """Removes the file of a channel that is done; if the other one is done too, finishes the message."""
+        """Remove the file of a channel that is done; if the other one is done too, finish the message."""
         try:
             last = self.store.finish_channel(message, kind)
         except OSError as error:
@@ -692,13 +692,13 @@ class Messages:
             self.finish(message)
 
     def _finish_channel_later(self, message: int, kind: str, error: OSError) -> None:
-        """Has a channel that is done read its file again later, because the disk refused to remove it."""
+        """Have a channel that is done read its file again later, because the disk refused to remove it."""
         path = error.filename or message
         self._log.warning(f"unable to change {path}: {reason(error)}; will try again later")
         self.channels[kind].scheduler.retry_at(message, int(self._clock.now()) + AGAIN_AFTER)
 
     def finish(self, message: int) -> None:
-        """Ends a message that has no recipients left. If it has failures, their bounce is sent first."""
+        """End a message that has no recipients left. If it has failures, their bounce is sent first."""
         try:
             stays = self._cleaner.holds(message) or self.bouncer.holds(message) or self.bouncer.accept(message)
         except OSError as error:
@@ -708,7 +708,7 @@ class Messages:
             self.end(message)
 
     def _finish_again(self, message: int, now: float) -> None:
-        """Finishes a message, if it still has no recipients left."""
+        """Finish a message, if it still has no recipients left."""
         try:
             if self.is_loaded(message) or not self.store.may_be_tried(message) or not self.store.is_classified(message):
                 return
@@ -722,13 +722,13 @@ class Messages:
                 self.finish(message)
 
     def bounce_again(self, message: int) -> None:
-        """Has the bounce of a message sent that was cancelled, because the message was to be deleted and is not."""
+        """Have the bounce of a message sent that was cancelled, because the message was to be deleted and is not."""
         now = self._clock.now()
         if not self.carry_out_order(message, now):
             self._finish_again(message, now)
 
     def end(self, message: int) -> None:
-        """Logs `end msg`, and has queue-clean remove the files of the message."""
+        """Log `end msg`, and have queue-clean remove the files of the message."""
         known = self.store.announced_message(message)
         if self.changes.holds(message) or message in self.store.held or message in self.store.parked:
             # It may have marks in hold/ and corrupt/. queue-clean looks for all files of a message whose envelope is

@@ -29,11 +29,11 @@ class MessageChanges:
         self._ending: set[int] = set()
 
     def holds(self, message: int) -> bool:
-        """Returns whether files of a message are being changed."""
+        """Return whether files of a message are being changed."""
         return message in self._changing
 
     def defer_end(self, message: int) -> bool:
-        """Returns whether files of a message that is to end are being changed; MayEnd follows after that."""
+        """Return whether files of a message that is to end are being changed; MayEnd follows after that."""
         if message not in self._changing:
             return False
         self._ending.add(message)
@@ -47,7 +47,7 @@ class MessageChanges:
         then: Callable[[int], None] = _do_nothing,
         refused: Callable[[int], None] = _do_nothing,
     ) -> None:
-        """Has the disk thread do `work` for the messages in one commit; then calls `then` for each of them.
+        """Have the disk thread do `work` for the messages in one commit; then call `then` for each of them.
 
         If the disk refuses, `then` is called for those for which the work was done, `refused` for the others; neither
         is called for a message that is to end. At the end `done` is called with the number of messages for which
@@ -82,7 +82,7 @@ class MessageChanges:
         self._disk.submit(whole, finished)
 
     def _remove(self, messages: Collection[int]) -> set[int]:
-        """Counts one change of these messages as over; returns those that are to end now."""
+        """Count one change of these messages as over; return those that are to end now."""
         self._changing.subtract(messages)
         for message in messages:
             if not self._changing[message]:

@@ -61,22 +61,22 @@ class Store:
         self.absent: set[int] = set()
 
     def announced_message(self, message: int) -> AnnouncedMessage | None:
-        """Returns a message that is announced and has no files; None for every other."""
+        """Return a message that is announced and has no files; None for every other."""
         return self.announced.get(message)
 
     def classify_first(self, message: int, then: Then) -> bool:
-        """Returns whether a message is announced; it is classified then, and `then` is called after that."""
+        """Return whether a message is announced; it is classified then, and `then` is called after that."""
         if self.announced.get(message) is None:
             return False
         self.announced.classify(message, then)
         return True
 
     def count_start(self, message: int, recipients: int) -> None:
-        """Notes that deliveries to so many recipients of a message are started."""
+        """Note that deliveries to so many recipients of a message are started."""
         self.announced.started(message, recipients)
 
     def load(self, message: int) -> tuple[bytes, int]:
-        """Returns (sender, birth in seconds)."""
+        """Return (sender, birth in seconds)."""
         known = self.envelopes.get(message)
         if known is not None:
             return known.sender, known.birth // 1_000_000
@@ -85,15 +85,15 @@ class Store:
         return self._unpack(unpack_info, data, "info", message), mtime // _SECOND
 
     def last_notice(self, message: int) -> int:
-        """Returns when the last delay notice was sent, in seconds; at or before the birth if none was."""
+        """Return when the last delay notice was sent, in seconds; at or before the birth if none was."""
         return os.stat(self.layout.mess(message)).st_mtime_ns // _SECOND
 
     def set_last_notice(self, message: int, when: int) -> None:
-        """Records when a delay notice was sent. Not synced: a power cut may undo it and repeat a notice."""
+        """Record when a delay notice was sent. Not synced: a power cut may undo it and repeat a notice."""
         os.utime(self.layout.mess(message), (when, when))
 
     def recipients(self, message: int, kind: str, at: int = 0) -> Piece:
-        """Returns the recipients in one piece of local/B/I or remote/B/I, from a record on.
+        """Return the recipients in one piece of local/B/I or remote/B/I, from a record on.
 
         If the file does not exist, no recipients are left. With the first piece of a longer file its last byte is read
         as well: if a crash has truncated the file, FormatError is raised before any recipient is tried.
@@ -125,7 +125,7 @@ class Store:
         return Piece(_whole_seconds(found.st_mtime_ns), size, pending, end if end < size and data else None)
 
     def left(self, message: int, kind: str) -> Iterator[tuple[int, bytes] | None]:
-        """Yields the recipients that are not done; None after each piece of their file."""
+        """Yield the recipients that are not done; None after each piece of their file."""
         at: int | None = 0
         while at is not None:
             piece = self.recipients(message, kind, at)
@@ -134,22 +134,22 @@ class Store:
             at = piece.next
 
     def _unpack(self, unpack: Callable[[bytes], T], data: bytes, kind: str, message: int) -> T:
-        """Returns what a file holds; the FormatError of one that cannot be read names it."""
+        """Return what a file holds; the FormatError of one that cannot be read names it."""
         try:
             return unpack(data)
         except FormatError as error:
             raise FormatError(f"{kind}/{message % self.layout.split}/{message}: {error}") from error
 
     def job_path(self, message: int) -> bytes:
-        """Returns the path of a message relative to queue/: mess/B/I."""
+        """Return the path of a message relative to queue/: mess/B/I."""
         return b"mess/%d/%d" % (message % self.layout.split, message)
 
     def may_be_tried(self, message: int) -> bool:
-        """Returns whether a message is classified, and neither held nor parked. Raises OSError."""
+        """Return whether a message is classified, and neither held nor parked. Raises OSError."""
         return message not in self.held and message not in self.parked and not self.is_waiting_in_todo(message)
 
     def due(self, message: int, kind: str) -> int | None:
-        """Returns the next attempt in whole seconds since the epoch, None if the channel has no recipients left."""
+        """Return the next attempt in whole seconds since the epoch, None if the channel has no recipients left."""
         known = self.envelopes.get(message)
         if known is not None:
             return known.due if kind in known.left else None
@@ -159,24 +159,24 @@ class Store:
             return None
 
     def is_waiting_in_todo(self, message: int) -> bool:
-        """Returns whether queue-todo has the message to classify. An announced one is queue-send's."""
+        """Return whether queue-todo has the message to classify. An announced one is queue-send's."""
         return self.announced_message(message) is None and is_there(self.layout.todo(message))
 
     def has_info(self, message: int) -> bool:
-        """Returns whether the message has a file in info/. Raises OSError."""
+        """Return whether the message has a file in info/. Raises OSError."""
         return is_there(self.layout.hashed("info", message))
 
     def is_classified(self, message: int) -> bool:
-        """Returns whether the message is in S5: with info/, and not in todo/ any more."""
+        """Return whether the message is in S5: with info/, and not in todo/ any more."""
         return self.birth(message) is not None
 
     def birth(self, message: int) -> int | None:
-        """Returns the birth of a classified message in seconds since the epoch; None if it is not in S5."""
+        """Return the birth of a classified message in seconds since the epoch; None if it is not in S5."""
         found = self._classified(message)
         return None if found is None else int(found.st_mtime)
 
     def discover(self, message: int) -> int | None:
-        """Returns the birth of a classified message as `birth` does, and notes its class."""
+        """Return the birth of a classified message as `birth` does, and note its class."""
         found = self._classified(message)
         if found is None:
             return None
@@ -199,16 +199,16 @@ class Store:
             return ""  # Who loads the message finds out.
 
     def set_due(self, message: int, kind: str, when: int) -> None:
-        """Sets the next attempt on disk."""
+        """Set the next attempt on disk."""
         self.envelopes.forget(message)
         os.utime(self.layout.hashed(kind, message), (when, when))
 
     def keep_due(self, message: int, kind: str, when: int) -> None:
-        """Sets the next attempt that a channel had before some of its recipients were marked."""
+        """Set the next attempt that a channel had before some of its recipients were marked."""
         os.utime(self.layout.hashed(kind, message), (when, when))
 
     def mark_done(self, message: int, kind: str, offsets: list[int]) -> None:
-        """Marks recipients done. Not synced: a power cut may undo it, and repeat those recipients."""
+        """Mark recipients done. Not synced: a power cut may undo it, and repeat those recipients."""
         if message in self.absent:
             return
         known = self.envelopes.get(message)
@@ -225,7 +225,7 @@ class Store:
             os.close(handle)
 
     def finish_channel(self, message: int, kind: str) -> bool:
-        """Removes the file of a channel that is done; returns whether no other channel has recipients left."""
+        """Remove the file of a channel that is done; return whether no other channel has recipients left."""
         other = "remote" if kind == "local" else "local"
         known = self.envelopes.get(message)
         if known is not None:
@@ -237,19 +237,19 @@ class Store:
         return self.due(message, other) is None
 
     def has_failures(self, message: int) -> bool:
-        """Returns whether a message may have a file in bounce/."""
+        """Return whether a message may have a file in bounce/."""
         # The envelope of a message with a failure is not kept.
         return self.envelopes.get(message) is None and is_there(self.layout.bounce(message))
 
     def drop(self, path: str) -> None:
-        """Removes a file that may be gone already; queue-clean syncs the removal."""
+        """Remove a file that may be gone already; queue-clean syncs the removal."""
         try:
             os.unlink(path)
         except FileNotFoundError:
             pass
 
     def sync_marks(self, message: int) -> None:
-        """Syncs the DONE marks and removals of a message, before its bounce is injected."""
+        """Sync the DONE marks and removals of a message, before its bounce is injected."""
         commit = Commit()
         for kind in ("local", "remote"):
             path = self.layout.hashed(kind, message)
@@ -262,7 +262,7 @@ class Store:
         commit.sync()
 
     def results(self, message: int, most: int) -> Iterator[LastResult]:
-        """Returns the last results of this message, from up to `most` bytes of the end of last/B/I; none if unknown."""
+        """Return the last results of this message, from up to `most` bytes of the end of last/B/I; none if unknown."""
         try:
             birth = os.stat(self.layout.hashed("info", message)).st_mtime_ns // 1000
         except OSError:
@@ -270,7 +270,7 @@ class Store:
         return read_results(self.layout, message, birth, most)
 
     def header(self, message: int) -> bytes:
-        """Returns the message's header, without the empty line, cut at HEADER_MOST; empty if the message is gone."""
+        """Return the message's header, without the empty line, cut at HEADER_MOST; empty if the message is gone."""
         try:
             handle = os.open(self.layout.mess(message), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -284,12 +284,12 @@ class Store:
         return data[: found.end(1)] if found else data[: data.rfind(b"\n") + 1]
 
     def park(self, message: int, reason: str, commit: Commit) -> None:
-        """Makes the mark corrupt/B/I, which contains the reason; the other files of the message stay."""
+        """Make the mark corrupt/B/I, which contains the reason; the other files of the message stay."""
         path = self.layout.hashed("corrupt", message)
         commit.unlink(path)
         commit.create(path, reason.replace("\n", " ").encode("utf-8", "replace") + b"\n", FILE_MODE)
 
 
 def _whole_seconds(nanoseconds: int) -> int:
-    """Returns a time in whole seconds, rounded up, within the range that the heap of waiting messages can hold."""
+    """Return a time in whole seconds, rounded up, within the range that the heap of waiting messages can hold."""
     return min(max(0, -(-nanoseconds // _SECOND)), LONG_AGO - 1)

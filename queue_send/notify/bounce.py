@@ -60,7 +60,7 @@ class Bouncer(Notifier):
         self._again: list[tuple[float, Task]] = []
 
     def accept(self, message: int) -> bool:
-        """Has a bounce injected if a message, which has no recipients left, has failures; returns whether it has.
+        """Have a bounce injected if a message, which has no recipients left, has failures; return whether it has.
 
         Raises OSError.
         """
@@ -70,12 +70,12 @@ class Bouncer(Notifier):
         return True
 
     def again_at(self, message: int) -> float | None:
-        """Returns when a bounce that could not be injected is tried again; None for any other."""
+        """Return when a bounce that could not be injected is tried again; None for any other."""
         times = (again for again, task in self._again if task[0] == message and self._is_current(task))
         return next(times, None)
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits as every Notifier does, and for the next bounce that is to be tried again."""
+        """Wait as every Notifier does, and for the next bounce that is to be tried again."""
         wait = super().prepare(poll, now)
         return min(wait, max(0.0, self._again[0][0] - now)) if self._again and not self._shutdown.begun else wait
 
@@ -108,7 +108,7 @@ class Bouncer(Notifier):
         self._events.append(Corrupt(message, why))
 
     def _compose(self, message: int, now: float) -> Steps:
-        """Reads the failures of a message, composes their bounce. Raises OSError, FormatError."""
+        """Read the failures of a message, composes their bounce. Raises OSError, FormatError."""
         try:
             sender, birth = self._store.load(message)
             failures = yield from read_failures(self._store.layout, message)
@@ -150,7 +150,7 @@ class Bouncer(Notifier):
         self._over(message)
 
     def _over(self, message: int) -> None:
-        """Removes bounce/I, because the bounce is queued or none is needed. The message ends."""
+        """Remove bounce/I, because the bounce is queued or none is needed. The message ends."""
         self._tasks.pop(message, None)
         self._log.flush()
         path = self._store.layout.bounce(message)

@@ -76,7 +76,7 @@ class DelayFacts(NamedTuple):
 
 
 def compose_notice(facts: DelayFacts) -> Iterator[bytes]:
-    """Yields the notice as a message with LF line ends, in pieces, as compose_dsn does."""
+    """Yield the notice as a message with LF line ends, in pieces, as compose_dsn does."""
     until = formatdate(facts.until).encode()
     report = Dsn(
         me=facts.me,
@@ -108,7 +108,7 @@ def compose_notice(facts: DelayFacts) -> Iterator[bytes]:
 
 
 def _with_reasons(address: bytes, text: bytes, results: list[LastResult]) -> tuple[bytes, bytes, bytes]:
-    """Returns a recipient with the reason of its last attempt, and lines about earlier attempts, the newest first.
+    """Return a recipient with the reason of its last attempt, and lines about earlier attempts, the newest first.
 
     `text` is the reason of the attempt that has just ended, empty if there was none; `results` are those that last/B/I
     has, the oldest first, perhaps with this one.
@@ -130,7 +130,7 @@ def _with_reasons(address: bytes, text: bytes, results: list[LastResult]) -> tup
 
 
 def is_notice_due(ages: tuple[int, ...], birth: int, last_notice: int, now: int) -> bool:
-    """Returns whether the message has reached an age since the last notice; times in seconds since the epoch.
+    """Return whether the message has reached an age since the last notice; times in seconds since the epoch.
 
     `last_notice` is the time of the last notice, not after `birth` if there was none. It counts for every age that the
     message had reached by then.
@@ -165,7 +165,7 @@ class DelayNotifier(Notifier):
         self._rest_until = 0.0
 
     def keep_text(self, attempt: Attempt, recipient: bytes, text: bytes, now: float) -> None:
-        """Keeps the text of a deferral, if a notice about the message is due."""
+        """Keep the text of a deferral, if a notice about the message is due."""
         held = self._sizes.get(attempt.message, 0)
         if self._room <= 0 or held >= TEXTS_OF_ONE or not self._wanted(attempt, now):
             return
@@ -182,12 +182,12 @@ class DelayNotifier(Notifier):
             self.forget(attempt.message)
 
     def forget(self, message: int) -> None:
-        """Removes the texts of a message."""
+        """Remove the texts of a message."""
         self._texts.pop(message, None)
         self._room += self._sizes.pop(message, 0)
 
     def release(self, message: int) -> bool:
-        """Cancels the notice of a message that ends; returns False if queue-enqueue has it: then MayEnd follows."""
+        """Cancel the notice of a message that ends; return False if queue-enqueue has it: then MayEnd follows."""
         if not (self._tasks or self._children or self._sizes or self._composed or self._unwritten):
             return True  # The usual case: there is nothing about any message.
         if not self.drop(message):
@@ -214,7 +214,7 @@ class DelayNotifier(Notifier):
         return is_notice_due(self._config.current.delaywarning, birth, last_notice, now)
 
     def _compose(self, message: int, now: float) -> Steps:
-        """Returns the notice; None if it is not due any more. Raises OSError, FormatError."""
+        """Return the notice; None if it is not due any more. Raises OSError, FormatError."""
         texts = self._texts.get(message, {})
         self.forget(message)
         left, first = self._left(message), None
@@ -252,7 +252,7 @@ class DelayNotifier(Notifier):
         return OwnMail(compose_notice(facts), b"", recipient)
 
     def _left(self, message: int) -> Iterator[tuple[str, int, bytes] | None]:
-        """Yields the recipients that are left: channel, offset, and the address as people know it; None between pieces
+        """Yield the recipients that are left: channel, offset, and the address as people know it; None between pieces
         of work.
         """
         for kind in _CHANNELS:

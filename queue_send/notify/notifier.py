@@ -63,7 +63,7 @@ class EnqueueProcess:
             self.pidfd = None
 
     def ended(self) -> int | None:
-        """Returns its exit code; None while it runs."""
+        """Return its exit code; None while it runs."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if not pid:
             return None
@@ -107,11 +107,11 @@ class Notifier(ABC):
 
     @abstractmethod
     def _compose(self, message: int, now: float) -> Steps:
-        """Returns the mail, None for no mail; yields between pieces of work. Raises FormatError, OSError."""
+        """Return the mail, None for no mail; yield between pieces of work. Raises FormatError, OSError."""
 
     @abstractmethod
     def _log_sent(self, message: int, pid: int) -> None:
-        """Logs that queue-enqueue, process `pid`, has queued the mail."""
+        """Log that queue-enqueue, process `pid`, has queued the mail."""
 
     @abstractmethod
     def _sent(self, message: int) -> None:
@@ -126,7 +126,7 @@ class Notifier(ABC):
         """Called when a file of the message is malformed."""
 
     def _prepare_mail(self, task: Task) -> None:
-        """Does what must be done before the mail is composed, then calls `_prepared`, perhaps later."""
+        """Do what must be done before the mail is composed, then call `_prepared`, perhaps later."""
         self._prepared(task)
 
     def _prepared(self, task: Task) -> None:
@@ -138,22 +138,22 @@ class Notifier(ABC):
         return self._tasks.get(task[0]) == task
 
     def _accept(self, message: int) -> None:
-        """Has a mail about a message composed and injected, if there is none yet."""
+        """Have a mail about a message composed and injected, if there is none yet."""
         if message not in self._tasks:
             self._count += 1
             self._tasks[message] = message, self._count
             self._waiting.append(self._tasks[message])
 
     def __len__(self) -> int:
-        """Returns the number of messages whose mail is not queued yet."""
+        """Return the number of messages whose mail is not queued yet."""
         return len(self._tasks)
 
     def holds(self, message: int) -> bool:
-        """Returns whether a mail about a message waits or is being injected."""
+        """Return whether a mail about a message waits or is being injected."""
         return message in self._tasks
 
     def drop(self, message: int) -> bool:
-        """Cancels the mail about a message; returns False if queue-enqueue has it already."""
+        """Cancel the mail about a message; return False if queue-enqueue has it already."""
         if self._children and any(child.message == message for child in self._children):
             return False
         self._tasks.pop(message, None)
@@ -162,7 +162,7 @@ class Notifier(ABC):
         return True
 
     def announce(self, pid: int) -> None:
-        """Logs that a mail is queued, if process `pid`, whose mail queue-todo has classified, is one of ours.
+        """Log that a mail is queued, if process `pid`, whose mail queue-todo has classified, is one of ours.
 
         So that line comes before the lines about the mail itself, although queue-enqueue may not have ended yet.
         """
@@ -181,7 +181,7 @@ class Notifier(ABC):
         return bool(self._children)
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for processes, and for the next mail that can be started."""
+        """Wait for processes, and for the next mail that can be started."""
         wait = 3600.0
         for child in self._children:
             if child.pidfd is None:
@@ -217,7 +217,7 @@ class Notifier(ABC):
             self._work(*self._composing, now)
 
     def _work(self, message: int, steps: Iterator[None], now: float) -> None:
-        """Does steps of a mail until the time is over, or queue-enqueue runs."""
+        """Do steps of a mail until the time is over, or queue-enqueue runs."""
         until = self._budget.until(COMPOSING)
         try:
             for _ in steps:
@@ -230,7 +230,7 @@ class Notifier(ABC):
         self._composing = None
 
     def _steps(self, message: int, now: float) -> Iterator[None]:
-        """Composes the mail about a message, starts queue-enqueue. Raises OSError, FormatError."""
+        """Compose the mail about a message, starts queue-enqueue. Raises OSError, FormatError."""
         mail = yield from self._compose(message, now)
         if mail is None:
             return

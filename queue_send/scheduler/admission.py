@@ -26,31 +26,31 @@ class ClassAdmission:
         self._new_is_next = True
 
     def __len__(self) -> int:
-        """Returns the number of entries; a message may have two."""
+        """Return the number of entries; a message may have two."""
         return len(self._waiting) + len(self._new) + len(self._readmitted)
 
     def add_new(self, message: int) -> None:
-        """Adds a new message."""
+        """Add a new message."""
         self._new.put(message)
 
     def add_deferred(self, message: int, due: int, flushed: bool) -> None:
-        """Adds a deferred message with the next attempt in the mtime of its file; `flushed` makes it due now."""
+        """Add a deferred message with the next attempt in the mtime of its file; `flushed` makes it due now."""
         self._waiting.push(due - LONG_AGO if flushed else due, message << 1)
 
     def add_due(self, message: int, due: int) -> None:
-        """Adds a message to be tried at `due`, whatever the mtime of its file."""
+        """Add a message to be tried at `due`, whatever the mtime of its file."""
         self._waiting.push(due, message << 1 | 1)
 
     def readmit(self, message: int) -> None:
-        """Adds a message that is loaded before all others."""
+        """Add a message that is loaded before all others."""
         self._readmitted.append(message)
 
     def flush(self) -> None:
-        """Makes all deferred messages due, in their order."""
+        """Make all deferred messages due, in their order."""
         self._waiting.make_due()
 
     def next(self, now: float) -> tuple[int, int | None] | None:
-        """Returns (message, expected next attempt in the mtime of its file, or None for any); None if nothing is due.
+        """Return (message, expected next attempt in the mtime of its file, or None for any); None if nothing is due.
 
         If the file has another next attempt, the message was tried in between and has another entry.
         """
@@ -70,7 +70,7 @@ class ClassAdmission:
         return key >> 1, None if key & 1 else due % LONG_AGO
 
     def is_turn_of_new(self, now: float) -> bool:
-        """Returns whether a new message may be loaded next, if there is one."""
+        """Return whether a new message may be loaded next, if there is one."""
         if self._readmitted or self._new_is_next:
             return not self._readmitted
         due = self._waiting.first_due()
@@ -81,15 +81,15 @@ class ClassAdmission:
         self._new_is_next = False
 
     def next_time(self, now: float) -> float | None:
-        """Returns when `next` will return a message, in seconds since the epoch; None if there is none."""
+        """Return when `next` will return a message, in seconds since the epoch; None if there is none."""
         return now if self._readmitted or self._new else self._waiting.first_due()
 
     def is_next(self, message: int) -> bool:
-        """Returns whether a message is new or readmitted, and so due whatever the mtime of its file."""
+        """Return whether a message is new or readmitted, and so due whatever the mtime of its file."""
         return self._new.holds(message) or message in self._readmitted
 
     def dues_of(self, message: int, stamps: Collection[int]) -> list[int]:
-        """Returns when a message is tried, by its valid entries; `stamps` are the next attempts its file may have.
+        """Return when a message is tried, by its valid entries; `stamps` are the next attempts its file may have.
 
         A time of 0 or less is at once.
         """
@@ -97,7 +97,7 @@ class ClassAdmission:
         return dues + self._waiting.dues_of(message << 1 | 1)
 
     def oldest(self, most: int) -> Iterator[int]:
-        """Yields up to `most` readmitted messages, then up to `most` new ones, the oldest first."""
+        """Yield up to `most` readmitted messages, then up to `most` new ones, the oldest first."""
         yield from islice(self._readmitted, most)
         yield from self._new.oldest(most)
 
@@ -107,7 +107,7 @@ class ClassAdmission:
         return len(self._new)
 
     def new_at(self, index: int) -> int:
-        """Returns a new message by its index; the oldest is at 0."""
+        """Return a new message by its index; the oldest is at 0."""
         return self._new[index]
 
     @property
@@ -116,16 +116,16 @@ class ClassAdmission:
         return len(self._waiting)
 
     def due_by(self, due: int, start: int, count: int) -> Iterator[tuple[int, int | None]]:
-        """Yields (message, expected next attempt) of `count` entries of the heap that are due at `due` or earlier."""
+        """Yield (message, expected next attempt) of `count` entries of the heap that are due at `due` or earlier."""
         for one, key in self._waiting.due_by(due, start, count):
             yield key >> 1, None if key & 1 else one % LONG_AGO
 
     def first_due(self) -> int | None:
-        """Returns the earliest next attempt of deferred mail; None if there is none."""
+        """Return the earliest next attempt of deferred mail; None if there is none."""
         return self._waiting.first_due()
 
     def is_due(self, now: float) -> bool:
-        """Returns whether `next` returns a message."""
+        """Return whether `next` returns a message."""
         if self._readmitted or self._new:
             return True
         due = self._waiting.first_due()
@@ -142,34 +142,34 @@ class Admission:
         self._credit = 0  # How many of the first class were loaded since one of a lower class was.
 
     def __len__(self) -> int:
-        """Returns the number of entries; a message may have two."""
+        """Return the number of entries; a message may have two."""
         return sum(map(len, self.classes))
 
     def of(self, message: int) -> ClassAdmission:
-        """Returns the admission of a message's class."""
+        """Return the admission of a message's class."""
         rank = self._known.rank(message)
         self.make(rank)
         return self.classes[rank]
 
     def make(self, rank: int) -> None:
-        """Makes the classes up to a rank, as far as they are not there."""
+        """Make the classes up to a rank, as far as they are not there."""
         while len(self.classes) <= rank:
             self.classes.append(ClassAdmission())
 
     def add_new(self, message: int) -> None:
-        """Adds a new message."""
+        """Add a new message."""
         self.of(message).add_new(message)
 
     def add_deferred(self, message: int, due: int, flushed: bool) -> None:
-        """Adds a deferred message (ClassAdmission.add_deferred)."""
+        """Add a deferred message (ClassAdmission.add_deferred)."""
         self.of(message).add_deferred(message, due, flushed)
 
     def add_due(self, message: int, due: int) -> None:
-        """Adds a message to be tried at `due`, whatever the mtime of its file."""
+        """Add a message to be tried at `due`, whatever the mtime of its file."""
         self.of(message).add_due(message, due)
 
     def order(self, lower: bool) -> Iterator[ClassAdmission]:
-        """Yields the classes in the order in which they may be loaded now; only the first one unless `lower`."""
+        """Yield the classes in the order in which they may be loaded now; only the first one unless `lower`."""
         if not lower or len(self.classes) == 1:
             yield self.classes[0]
         elif self._credit >= FLOOR:
@@ -179,19 +179,19 @@ class Admission:
             yield from self.classes
 
     def count(self, loaded: ClassAdmission, lower: bool) -> None:
-        """Counts a message that is loaded; `lower`: one of a lower class might have been loaded instead."""
+        """Count a message that is loaded; `lower`: one of a lower class might have been loaded instead."""
         if loaded is not self.classes[0]:
             self._credit = 0
         elif lower:
             self._credit = min(FLOOR, self._credit + 1)
 
     def flush(self) -> None:
-        """Makes all deferred messages due, in their order."""
+        """Make all deferred messages due, in their order."""
         for each in self.classes:
             each.flush()
 
     def next_time(self, now: float, lower: bool = True) -> float | None:
-        """Returns when a message may be loaded, in seconds since the epoch; None if there is none.
+        """Return when a message may be loaded, in seconds since the epoch; None if there is none.
 
         Without `lower` only the first class counts.
         """
@@ -199,11 +199,11 @@ class Admission:
         return min((each for each in times if each is not None), default=None)
 
     def is_next(self, message: int) -> bool:
-        """Returns whether a message is new or readmitted, and so due whatever the mtime of its file."""
+        """Return whether a message is new or readmitted, and so due whatever the mtime of its file."""
         return self.of(message).is_next(message) or self.classes[0].is_next(message)
 
     def dues_of(self, message: int, stamps: Collection[int]) -> list[int]:
-        """Returns when a message is tried (ClassAdmission.dues_of)."""
+        """Return when a message is tried (ClassAdmission.dues_of)."""
         return self.of(message).dues_of(message, stamps)
 
     @property

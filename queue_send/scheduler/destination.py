@@ -30,7 +30,7 @@ class SharedRelay(RateLimited):
         self._lower: deque[Destination] = deque()  # Those whose next entry is of a lower class.
 
     def enqueue(self, destination: "Destination") -> None:
-        """Adds a destination at the end of the queue; at its head if it was removed from there and did not start."""
+        """Add a destination at the end of the queue; at its head if it was removed from there and did not start."""
         destination.listed = True
         destination.waits_for = self
         destination.lower = destination.next_is_lower
@@ -42,7 +42,7 @@ class SharedRelay(RateLimited):
         destination.was_first = False
 
     def dequeue(self) -> "Destination | None":
-        """Removes and returns the destination at the head of the queue; None if it is empty."""
+        """Remove and return the destination at the head of the queue; None if it is empty."""
         for lower, waiting in ((False, self._waiting), (True, self._lower)):
             while waiting:
                 destination = waiting.popleft()
@@ -113,7 +113,7 @@ class Destination(RateLimited):
         return max(2, int(self.window)) - self._place_for(0)
 
     def _place_for(self, rank: int) -> int:
-        """Returns the index of the first entry in the queue whose class is lower, by bisection."""
+        """Return the index of the first entry in the queue whose class is lower, by bisection."""
         queue = self.queue
         low, high = 0, len(queue)
         while low < high:
@@ -125,7 +125,7 @@ class Destination(RateLimited):
         return low
 
     def enqueue(self, entry: Entry) -> None:
-        """Adds an entry behind those of its class and of higher ones."""
+        """Add an entry behind those of its class and of higher ones."""
         queue, rank = self.queue, entry.attempt.rank
         if not queue or queue[-1].attempt.rank <= rank:
             queue.append(entry)
@@ -150,7 +150,7 @@ class Destination(RateLimited):
         return len(self.overflow) + (0 if self.lower_overflow is None else len(self.lower_overflow))
 
     def overflow_of(self, rank: int) -> Overflow:
-        """Returns the overflow of a class."""
+        """Return the overflow of a class."""
         if not rank:
             return self.overflow
         if self.lower_overflow is None:
@@ -158,11 +158,11 @@ class Destination(RateLimited):
         return self.lower_overflow
 
     def overflow_holds(self, message: int) -> bool:
-        """Returns whether a message is in one of its overflows."""
+        """Return whether a message is in one of its overflows."""
         return any(each.holds(message) for each in self.overflows)
 
     def take_overflow(self) -> int | None:
-        """Removes and returns the oldest message of the highest class in its overflows; None if there is none."""
+        """Remove and return the oldest message of the highest class in its overflows; None if there is none."""
         for each in self.overflows:
             message = each.take()
             if message is not None:
@@ -175,23 +175,23 @@ class Destination(RateLimited):
         return not (self.queue or self.in_flight or self.dead or self.cohorts or self.overflowing or self.starts)
 
     def is_expired(self, now: float) -> bool:
-        """Returns whether the destination is idle and its statistics have expired."""
+        """Return whether the destination is idle and its statistics have expired."""
         limited = self.own_start(now) > now or self.starts  # In this order: own_start drops starts that are over.
         in_use = limited or self.queue or self.in_flight or self.overflowing
         return not in_use and now > self.probe_at + FORGET_AFTER
 
     def next_start(self, now: float) -> float:
-        """Returns when its rate and its relay's rate allow the next job; `now` or earlier is at once."""
+        """Return when its rate and its relay's rate allow the next job; `now` or earlier is at once."""
         start = self.own_start(now)
         return start if self.relay is None else max(start, self.relay.own_start(now))
 
     def take_limits(self, limits: Limits) -> None:
-        """Sets new limits; the window is reduced to the new maximum."""
+        """Set new limits; the window is reduced to the new maximum."""
         super().take_limits(limits)
         self.window = min(self.window, float(limits.most))
 
     def set_relay(self, relay: SharedRelay | None) -> None:
-        """Sets another relay, or none. Jobs in flight count for the new one from now on."""
+        """Set another relay, or none. Jobs in flight count for the new one from now on."""
         if relay is self.relay:
             return
         if self.relay is not None:
@@ -203,7 +203,7 @@ class Destination(RateLimited):
             self.waits_for, self.listed = None, False
 
     def count_success(self) -> bool:
-        """Counts a job whose host answered; returns whether the destination was dead until now."""
+        """Count a job whose host answered; return whether the destination was dead until now."""
         limits = self.limits
         self.cohorts = 0.0
         if self.dead:
@@ -215,7 +215,7 @@ class Destination(RateLimited):
         return False
 
     def count_failure(self, now: float) -> bool:
-        """Counts a job whose host failed; returns whether the destination is dead from now on."""
+        """Count a job whose host failed; return whether the destination is dead from now on."""
         limits = self.limits
         if self.dead:
             if self.probing:
@@ -234,6 +234,6 @@ class Destination(RateLimited):
         return True
 
     def suspends(self, now: float) -> bool:
-        """Returns whether mail is deferred without an attempt: the destination is dead and no probe is due."""
+        """Return whether mail is deferred without an attempt: the destination is dead and no probe is due."""
         # If the probe is further away than its interval, the clock was set back.
         return self.dead and (self.probing or self.probe_at - self.interval - CLOCK_SLACK <= now < self.probe_at)

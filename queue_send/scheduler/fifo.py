@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 
 def find_number(numbers: "array[int]", number: int) -> Iterator[int]:
-    """Yields the indexes of a number in an array of 64-bit integers, which must not change meanwhile.
+    """Yield the indexes of a number in an array of 64-bit integers, which must not change meanwhile.
 
     It searches the bytes of the array: 3 ms for a million numbers, where array.index takes 25.
     """
@@ -35,37 +35,37 @@ class Fifo:
         return len(self._in) + len(self._out)
 
     def __iter__(self) -> Iterator[int]:
-        """Yields the oldest first."""
+        """Yield the oldest first."""
         yield from reversed(self._out)
         yield from self._in
 
     def __getitem__(self, index: int) -> int:
-        """Returns a number by its index; the oldest is at 0."""
+        """Return a number by its index; the oldest is at 0."""
         left = len(self._out)
         return self._out[left - index - 1] if index < left else self._in[index - left]
 
     def holds(self, number: int) -> bool:
-        """Returns whether a number is in the queue."""
+        """Return whether a number is in the queue."""
         return any(True for numbers in (self._in, self._out) for _ in find_number(numbers, number))
 
     def oldest(self, most: int) -> list[int]:
-        """Returns up to `most` numbers, the oldest first."""
+        """Return up to `most` numbers, the oldest first."""
         first = self._out[: -most - 1 : -1].tolist()
         return first + self._in[: most - len(first)].tolist()
 
     def put(self, number: int) -> None:
-        """Adds a number."""
+        """Add a number."""
         self._in.append(number)
 
     def take(self) -> int | None:
-        """Removes and returns the oldest; None if the queue is empty."""
+        """Remove and return the oldest; None if the queue is empty."""
         if not self._out:
             self._in.reverse()
             self._in, self._out = self._out, self._in
         return self._out.pop() if self._out else None
 
     def take_all(self) -> "array[int]":
-        """Removes and returns all numbers, the oldest first."""
+        """Remove and return all numbers, the oldest first."""
         found = self._out[::-1] + self._in
         self._in, self._out = array("q"), array("q")
         return found

@@ -18,7 +18,7 @@ class MessageClasses:
         self.any = False
 
     def rank(self, message: int) -> int:
-        """Returns the rank of a message's class."""
+        """Return the rank of a message's class."""
         if self.any:
             for rank, members in enumerate(self._members):
                 if message in members:
@@ -26,12 +26,12 @@ class MessageClasses:
         return 0
 
     def name(self, message: int) -> str:
-        """Returns the name of a message's class; empty for the first one."""
+        """Return the name of a message's class; empty for the first one."""
         rank = self.rank(message)
         return self._names[rank] if rank else ""
 
     def put(self, message: int, name: str) -> None:
-        """Notes the class of a message, empty for the first one."""
+        """Note the class of a message, empty for the first one."""
         self.discard(message)
         if not name or name == self._names[0]:
             return
@@ -42,7 +42,7 @@ class MessageClasses:
         self.any = True
 
     def discard(self, message: int) -> None:
-        """Forgets a message that has ended."""
+        """Forget a message that has ended."""
         if self.any:
             for members in self._members:
                 members.discard(message)

@@ -27,7 +27,7 @@ class MessageSet:
         return bool(self._pages.get(message >> _BITS, 0) >> (message & _LOW) & 1)
 
     def add(self, message: int) -> bool:
-        """Adds a number; returns whether it was not in the set."""
+        """Add a number; return whether it was not in the set."""
         number = message >> _BITS
         page = self._pages.get(number, 0)
         bit = 1 << (message & _LOW)
@@ -38,12 +38,12 @@ class MessageSet:
         return True
 
     def add_all(self, messages: "array[int]") -> None:
-        """Adds all of many numbers."""
+        """Add all of many numbers."""
         for message in messages:
             self.add(message)
 
     def discard(self, message: int) -> bool:
-        """Removes a number; returns whether it was in the set."""
+        """Remove a number; return whether it was in the set."""
         number = message >> _BITS
         page = self._pages.get(number, 0)
         bit = 1 << (message & _LOW)

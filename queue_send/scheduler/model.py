@@ -107,7 +107,7 @@ class Entry:
         self.pace = 0
 
     def split_off(self, most: int) -> "Entry":
-        """Keeps the first `most` recipients; returns an entry of the others."""
+        """Keep the first `most` recipients; return an entry of the others."""
         rest = Entry(self.attempt, self.nexthop, self.recipients[most:])
         self.recipients = self.recipients[:most]
         return rest

@@ -39,7 +39,7 @@ class NexthopChoices:
         self._kept: dict[bytes, Nexthop] = {}
 
     def choose(self, address: bytes) -> Nexthop:
-        """Returns the nexthop of a remote recipient."""
+        """Return the nexthop of a remote recipient."""
         domain = split_address(address)[1].lower()
         found = self._kept.get(domain)
         if found is None:
@@ -53,14 +53,14 @@ class NexthopChoices:
         return found
 
     def route_local(self, address: bytes) -> bytes | None:
-        """Returns the name of the LMTP servers for a local recipient; None if queue-local delivers its mail."""
+        """Return the name of the LMTP servers for a local recipient; None if queue-local delivers its mail."""
         if not self._local_routes:
             return None
         servers = find_local_route(self._local_routes, strip_prepend(address, self._prepends))
         return None if servers is None else servers.name
 
     def name(self, kind: str, address: bytes) -> bytes:
-        """Returns the name of the nexthop of a recipient; `kind` is local or remote."""
+        """Return the name of the nexthop of a recipient; `kind` is local or remote."""
         return (self.route_local(address) or address) if kind == "local" else self.choose(address).name
 
 
@@ -78,7 +78,7 @@ class Grouping:
         self._groups: dict[Nexthop | bytes, list[Recipient]] = {}
 
     def add(self, recipients: list[Recipient]) -> None:
-        """Adds recipients."""
+        """Add recipients."""
         if self._local:
             for recipient in recipients:
                 route = self._choices.route_local(recipient[1])
@@ -95,7 +95,7 @@ class Grouping:
                 self._groups.setdefault(way, []).append(recipient)
 
     def groups(self) -> list[tuple[bytes, list[Recipient]]]:
-        """Returns (nexthop, recipients) for each group."""
+        """Return (nexthop, recipients) for each group."""
         groups = [(way if isinstance(way, bytes) else way.name, group) for way, group in self._groups.items()]
         return self._single + groups
 
@@ -103,7 +103,7 @@ class Grouping:
 def group_recipients(
     kind: str, sender: bytes, recipients: list[Recipient], choices: NexthopChoices
 ) -> list[tuple[bytes, list[Recipient]]]:
-    """Returns (nexthop, recipients) for each group, as Grouping does for all recipients at once."""
+    """Return (nexthop, recipients) for each group, as Grouping does for all recipients at once."""
     if len(recipients) == 1:
         return [(choices.name(kind, recipients[0][1]), recipients)]
     grouping = Grouping(kind, sender, choices)

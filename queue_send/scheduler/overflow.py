@@ -46,11 +46,11 @@ class Overflow:
         return self._members.count
 
     def holds(self, message: int) -> bool:
-        """Returns whether a message is in the queue."""
+        """Return whether a message is in the queue."""
         return message in self._members
 
     def oldest(self, most: int) -> list[int]:
-        """Returns up to `most` messages, the oldest first."""
+        """Return up to `most` messages, the oldest first."""
         found: dict[int, None] = {}
         for block in self._blocks:
             for key in block.keys[block.at : block.at + most + _LEFT_OVER_MOST]:
@@ -61,7 +61,7 @@ class Overflow:
         return list(found)
 
     def put(self, message: int, end: int) -> None:
-        """Adds a message. One that is in the queue keeps its place."""
+        """Add a message. One that is in the queue keeps its place."""
         if not self._members.count:
             self._clear()
         if not self._members.add(message):
@@ -76,7 +76,7 @@ class Overflow:
         block.first = min(block.first, end)
 
     def take(self) -> int | None:
-        """Removes and returns the oldest message; None if there is none.
+        """Remove and return the oldest message; None if there is none.
 
         Behind very many keys that are left over it returns such a message: the caller finds that it is not to be tried.
         """
@@ -100,7 +100,7 @@ class Overflow:
         self._swept = 0
 
     def take_expired(self, now: float, most: int) -> list[int]:
-        """Removes and returns expired messages, the oldest first: `most`, and the rest of a block."""
+        """Remove and return expired messages, the oldest first: `most`, and the rest of a block."""
         found: list[int] = []
         if all(block.first >= now for block in self._blocks):
             return found
@@ -122,14 +122,14 @@ class Overflow:
         return found
 
     def join(self, other: Fifo) -> None:
-        """Appends all messages of `other`, and empties it. A message that is in the queue keeps its place."""
+        """Append all messages of `other`, and empty it. A message that is in the queue keeps its place."""
         keys = other.take_all()
         if keys:
             self._members.add_all(keys)
             self._blocks.append(_Block(keys, None))
 
     def sweep(self, waiting: MessageSet, most: int) -> int:
-        """Removes messages that are not in `waiting` from the next blocks; returns how many blocks it has examined.
+        """Remove messages that are not in `waiting` from the next blocks; return how many blocks it has examined.
 
         The round is over when these are fewer than `most`.
         """

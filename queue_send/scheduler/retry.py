@@ -16,7 +16,7 @@ AGAIN_AFTER = 123  # Seconds until an operation that the disk refused is tried a
 
 
 def next_attempt(schedule: Schedule, birth: int, now: int, skip: int, random: Callable[[], float]) -> int:
-    """Returns the next attempt in seconds since the epoch, later than `now`."""
+    """Return the next attempt in seconds since the epoch, later than `now`."""
     birth = min(birth, now)  # A birth in the future: the clock was set back.
     age = now - birth
     if schedule.kind == "quadratic":
@@ -32,7 +32,7 @@ def next_attempt(schedule: Schedule, birth: int, now: int, skip: int, random: Ca
 
 
 def within_lifetime(due: int, now: int, expires: int) -> int:
-    """Returns `due`, but no later than one second after the lifetime.
+    """Return `due`, but no later than one second after the lifetime.
 
     If the lifetime is over, the last attempt could not be recorded, and is repeated after AGAIN_AFTER seconds.
     """
@@ -40,7 +40,7 @@ def within_lifetime(due: int, now: int, expires: int) -> int:
 
 
 def _step(steps: tuple[int, ...], age: int) -> int:
-    """Returns the wait after the attempt at `age`. The sums of the steps are the ages of the attempts."""
+    """Return the wait after the attempt at `age`. The sums of the steps are the ages of the attempts."""
     total = 0
     for step in steps:
         total += step

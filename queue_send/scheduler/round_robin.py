@@ -59,7 +59,7 @@ class RoundRobin:
         self._young: deque[Entry] = deque()  # Jobs in flight that are not slow, and some that ended.
 
     def add(self, destination: Destination) -> None:
-        """Adds a destination at the end of the list; it must not be in the list of the class of its next entry."""
+        """Add a destination at the end of the list; it must not be in the list of the class of its next entry."""
         destination.listed = True
         destination.lower = destination.next_is_lower
         (self._lower if destination.lower else self._first).ready.append(destination)
@@ -70,7 +70,7 @@ class RoundRobin:
         return bool(self._first)
 
     def next(self, concurrency: int, now: float, lower: bool = True) -> Destination | None:
-        """Removes and returns the next destination for which there is a place; None if none was found.
+        """Remove and return the next destination for which there is a place; None if none was found.
 
         Without `lower` none whose next job is of a lower class.
         """
@@ -105,13 +105,13 @@ class RoundRobin:
         return None
 
     def add_next_of(self, relay: SharedRelay) -> None:
-        """Adds the destination at the head of the relay's queue."""
+        """Add the destination at the head of the relay's queue."""
         destination = relay.dequeue()
         if destination is not None:
             self.add(destination)
 
     def any(self, concurrency: int, lower: bool = True) -> bool:
-        """Returns whether `next` may return a destination."""
+        """Return whether `next` may return a destination."""
         if self._next_queue(self._first, concurrency) is not None:
             return True
         return lower and self._next_queue(self._lower, concurrency) is not None
@@ -129,12 +129,12 @@ class RoundRobin:
         return ready.ready
 
     def _has_share(self, concurrency: int) -> bool:
-        """Returns whether a steady destination may start a job before a prompt one."""
+        """Return whether a steady destination may start a job before a prompt one."""
         slow, untested, steady, _ = self._running
         return steady < concurrency // 4 or slow + untested + steady < concurrency - concurrency // 4
 
     def places_for(self, destination: Destination, concurrency: int) -> int:
-        """Returns how many recipients of a destination may start."""
+        """Return how many recipients of a destination may start."""
         return self._places(self._pace(destination), concurrency)
 
     def _places(self, pace: int, concurrency: int) -> int:
@@ -154,14 +154,14 @@ class RoundRobin:
         return SLOW if seconds > LONG else STEADY if seconds > BRIEF else PROMPT
 
     def count_start(self, entry: Entry, destination: Destination, now: float) -> None:
-        """Counts the start of a job."""
+        """Count the start of a job."""
         entry.pace, entry.started = self._pace(destination), now
         self._running[entry.pace] += len(entry.recipients)
         if entry.pace != SLOW:
             self._young.append(entry)
 
     def _age(self, now: float) -> None:
-        """Counts jobs that have been in flight for longer than LONG as slow."""
+        """Count jobs that have been in flight for longer than LONG as slow."""
         while self._young and (self._young[0].pace == ENDED or self._young[0].started + LONG < now):
             entry = self._young.popleft()
             if entry.pace != ENDED:
@@ -170,7 +170,7 @@ class RoundRobin:
                 entry.pace = SLOW
 
     def count_end(self, entry: Entry, host_failed: bool, now: float) -> None:
-        """Counts the end of a job. Its time makes up a quarter of the new average, unless the host failed."""
+        """Count the end of a job. Its time makes up a quarter of the new average, unless the host failed."""
         self._running[entry.pace] -= len(entry.recipients)
         entry.pace = ENDED
         if host_failed and entry.nexthop in self._seconds:
@@ -182,5 +182,5 @@ class RoundRobin:
             del self._seconds[next(iter(self._seconds))]
 
     def forget(self, nexthop: bytes) -> None:
-        """Removes the average of a destination whose host failed."""
+        """Remove the average of a destination whose host failed."""
         self._seconds.pop(nexthop, None)

@@ -128,21 +128,21 @@ class Scheduler:
     # Settings and orders
 
     def apply_settings(self, settings: Settings) -> None:
-        """Sets new limits. Existing destinations get them in the next calls of `start`, a few at a time."""
+        """Set new limits. Existing destinations get them in the next calls of `start`, a few at a time."""
         self.settings = settings
         for relay in self.relays.values():
             relay.take_limits(settings.table.limits(relay.name, settings.limits))
         self._unchanged = deque(self.destinations)
 
     def flush(self, now: float) -> None:
-        """Makes everything due, in its order. Each dead destination is probed once."""
+        """Make everything due, in its order. Each dead destination is probed once."""
         self.admission.flush()
         for destination in self.destinations.values():
             if destination.dead:
                 destination.probe_at = now
 
     def probe(self, nexthop: bytes, now: float) -> None:
-        """Makes the next message for a destination its probe, if it is dead."""
+        """Make the next message for a destination its probe, if it is dead."""
         destination = self.destinations.get(nexthop)
         if destination is not None and destination.dead:
             destination.probe_at = now
@@ -150,7 +150,7 @@ class Scheduler:
     # Waiting messages
 
     def add_new(self, message: int, nexthop: bytes | None = None, expires: int = 0) -> None:
-        """Adds a new message.
+        """Add a new message.
 
         If all its recipients have the same nexthop, and it is known, the message waits in this destination's overflow.
         `expires` is then the end of its lifetime.
@@ -166,7 +166,7 @@ class Scheduler:
         self._load_overflow(destination)
 
     def add_deferred(self, message: int, due: int, flushed: bool = False, latest: int | None = None) -> None:
-        """Adds a deferred message; `due` is the next attempt that the mtime of its file has.
+        """Add a deferred message; `due` is the next attempt that the mtime of its file has.
 
         `flushed`: it is due now in any case. `latest`: it is tried by that time, if that is sooner than `due`.
         """
@@ -177,24 +177,24 @@ class Scheduler:
             self.admission.add_deferred(message, due, flushed)
 
     def make_due(self, message: int) -> None:
-        """Makes a message due now, whatever the mtime of its file."""
+        """Make a message due now, whatever the mtime of its file."""
         self.waiting.add(message)
         self.admission.add_due(message, 0)
 
     def retry_at(self, message: int, due: int) -> None:
-        """Makes a message due at `due`, whatever the mtime of its file. Ends its loading, if it was being loaded."""
+        """Make a message due at `due`, whatever the mtime of its file. Ends its loading, if it was being loaded."""
         self.cancel_load(message)
         self.waiting.add(message)
         self.admission.add_due(message, due)
 
     def forget(self, message: int) -> None:
-        """Forgets a message that has ended, or is on hold or corrupt: it does not wait any more."""
+        """Forget a message that has ended, or is on hold or corrupt: it does not wait any more."""
         if self.waiting.discard(message) and self._with_overflow:
             self._sweep_again = True
         self.forget_tried(message)
 
     def cancel_load(self, message: int) -> None:
-        """Ends the loading of a message that `next_load` returned: it is gone, or is not to be tried now."""
+        """End the loading of a message that `next_load` returned: it is gone, or is not to be tried now."""
         if self.attempts.get(message, False) is None:
             self._unload(message)
             self._in_turn.discard(message)
@@ -204,11 +204,11 @@ class Scheduler:
         self._lower_attempts.discard(message)
 
     def holds(self, message: int) -> bool:
-        """Returns whether a message is loaded, or being read."""
+        """Return whether a message is loaded, or being read."""
         return message in self.attempts
 
     def __len__(self) -> int:
-        """Returns the number of waiting and loaded messages."""
+        """Return the number of waiting and loaded messages."""
         return len(self.waiting) + len(self.attempts)
 
     @property
@@ -230,12 +230,12 @@ class Scheduler:
         return sum(each.overflowing for each in self._with_overflow.values())
 
     def overflows_of(self, message: int) -> list[Destination]:
-        """Returns destinations in whose overflow a message waits; OVERFLOWS_EXAMINED of them are examined."""
+        """Return destinations in whose overflow a message waits; OVERFLOWS_EXAMINED of them are examined."""
         examined = islice(self._with_overflow.values(), OVERFLOWS_EXAMINED)
         return [destination for destination in examined if destination.overflow_holds(message)]
 
     def next_time(self, now: float) -> float | None:
-        """Returns when `next_load` or `start` has something to do; None: only after a job or an arrival."""
+        """Return when `next_load` or `start` has something to do; None: only after a job or an arrival."""
         waits = self._first_waits(now)
         lower = self._may_start_lower(waits)
         if self._leaving or self._unchanged or self.round_robin.any(self.settings.concurrency, lower):
@@ -256,7 +256,7 @@ class Scheduler:
         return first if first is None or first > now else now
 
     def host(self, entry: Entry) -> bytes:
-        """Returns the name of the host that takes an entry which was just started: its relay, or its nexthop."""
+        """Return the name of the host that takes an entry which was just started: its relay, or its nexthop."""
         relay = self.destinations[entry.nexthop].relay
         return entry.nexthop if relay is None else relay.name
 
@@ -274,23 +274,23 @@ class Scheduler:
         return loaded < active and self.in_flight < self.settings.concurrency
 
     def _may_load_lower(self, first_waits: bool) -> bool:
-        """Returns whether a message of a lower class may be loaded, if any may."""
+        """Return whether a message of a lower class may be loaded, if any may."""
         if len(self.attempts) >= self.settings.active:
             return False
         return not first_waits or len(self._lower_attempts) < self.settings.lower_active
 
     def _may_start_lower(self, first_waits: bool) -> bool:
-        """Returns whether a job of a lower class may start, if there is a place."""
+        """Return whether a job of a lower class may start, if there is a place."""
         return not first_waits or self.lower_in_flight < self.settings.lower_places
 
     def _first_waits(self, now: float) -> bool:
-        """Returns whether mail of the first class waits that may be loaded or started as soon as there is a place."""
+        """Return whether mail of the first class waits that may be loaded or started as soon as there is a place."""
         if self.round_robin.has_first or self._with_room:
             return True
         return self.admission.classes[0].is_due(now)
 
     def next_load(self, now: float) -> tuple[int, int | None] | None:
-        """Returns the message to read now, with its stamp (Admission.next); None if there is none.
+        """Return the message to read now, with its stamp (Admission.next); None if there is none.
 
         The caller then calls `load`, `begin_load`, `cancel_load` or `retry_at`.
         """
@@ -307,7 +307,7 @@ class Scheduler:
         return None
 
     def _next_waiting(self, now: float) -> tuple[int, int | None] | None:
-        """Returns the next message whose destination has room, or that is new or due.
+        """Return the next message whose destination has room, or that is new or due.
 
         Messages of an overflow take turns with other new mail. Both together alternate with due deferred mail. The
         classes have their order.
@@ -351,7 +351,7 @@ class Scheduler:
         return None
 
     def tried(self, message: int, stamp: int | None) -> Collection[int]:
-        """Returns the offsets of recipients that were tried already, and are not to be tried before the next attempt.
+        """Return the offsets of recipients that were tried already, and are not to be tried before the next attempt.
 
         `stamp` is the expected next attempt from `next_load`. If there is one, it has come: all are to be tried.
         """
@@ -360,7 +360,7 @@ class Scheduler:
         return self._tried.get(message, ())
 
     def forget_tried(self, message: int) -> None:
-        """Forgets the tried recipients of a message: all that are left are to be tried, or the message has ended."""
+        """Forget the tried recipients of a message: all that are left are to be tried, or the message has ended."""
         if message in self._tried:
             self._tried_count -= len(self._tried.pop(message))
 
@@ -388,7 +388,7 @@ class Scheduler:
     def load(
         self, attempt: Attempt, groups: list[tuple[bytes, list[Recipient]]], now: float
     ) -> Sequence[Action]:
-        """Adds the recipients of a message that `next_load` returned, grouped by nexthop."""
+        """Add the recipients of a message that `next_load` returned, grouped by nexthop."""
         self.begin_load(attempt, now)
         for nexthop, recipients in groups:
             self._add_entry(Entry(attempt, nexthop, recipients), len(groups) == 1, now)
@@ -397,7 +397,7 @@ class Scheduler:
         return self._take_actions()
 
     def begin_load(self, attempt: Attempt, now: float) -> None:
-        """Begins to load a message that `next_load` returned; `add_entry` and `end_load` follow."""
+        """Begin to load a message that `next_load` returned; `add_entry` and `end_load` follow."""
         self.waiting.discard(attempt.message)
         self.attempts[attempt.message] = attempt
         attempt.loaded_at = now
@@ -408,19 +408,19 @@ class Scheduler:
             attempt.in_turn = True
 
     def add_entry(self, entry: Entry, whole: bool, now: float) -> Sequence[Action]:
-        """Adds an entry of a message that is being loaded; `whole`: the message has no other entry."""
+        """Add an entry of a message that is being loaded; `whole`: the message has no other entry."""
         self._add_entry(entry, whole, now)
         return self._take_actions()
 
     def end_load(self, attempt: Attempt, now: float) -> Sequence[Action]:
-        """Ends the loading of a message: it has no more entries."""
+        """End the loading of a message: it has no more entries."""
         if attempt.loading:
             attempt.loading = False
             self._close_if_over(attempt, now)
         return self._take_actions()
 
     def fail_load(self, attempt: Attempt, due: int) -> None:
-        """Ends the loading of a message that could not be read, before any `add_entry`; makes it due at `due`."""
+        """End the loading of a message that could not be read, before any `add_entry`; make it due at `due`."""
         if not attempt.withdrawn:
             attempt.loading = False
             self._unload(attempt.message)
@@ -428,7 +428,7 @@ class Scheduler:
             self.admission.add_due(attempt.message, due)
 
     def _add_entry(self, entry: Entry, whole: bool, now: float) -> None:
-        """Adds an entry to its destination's queue, or suspends it. If there is no room, its message is to overflow."""
+        """Add an entry to its destination's queue, or suspend it. If there is no room, its message is to overflow."""
         attempt, count = entry.attempt, len(entry.recipients)
         if attempt.withdrawn:
             return
@@ -455,7 +455,7 @@ class Scheduler:
             attempt.placed += [offset for offset, _ in entry.recipients]
 
     def _may_queue_ahead(self, destination: Destination, rank: int) -> bool:
-        """Returns whether a message may be queued in a destination that has no room, so that it is loaded only once.
+        """Return whether a message may be queued in a destination that has no room, so that it is loaded only once.
 
         It may if the overflow is empty (it would overtake the messages there) and the active set is at most half full.
         The caller has checked that the message has no other destination, for which its next attempt would have to wait
@@ -466,7 +466,7 @@ class Scheduler:
         return few and not destination.overflow_of(rank)
 
     def _load_overflow(self, destination: Destination) -> None:
-        """Has messages of a destination's overflow loaded while there is room for them, in their order.
+        """Have messages of a destination's overflow loaded while there is room for them, in their order.
 
         If the destination is dead, they are loaded one by one between other mail, to be suspended.
         """
@@ -495,7 +495,7 @@ class Scheduler:
         return destination
 
     def _relay(self, nexthop: bytes) -> SharedRelay | None:
-        """Returns the relay that takes a destination's mail and that of others; None if there is none."""
+        """Return the relay that takes a destination's mail and that of others; None if there is none."""
         name = self.settings.table.relay(nexthop)
         if name is None:
             return None
@@ -516,7 +516,7 @@ class Scheduler:
             destination.waits_for, destination.listed = None, False
 
     def _renew_limits(self, now: float) -> None:
-        """Gives some destinations the limits of the last `apply_settings`, which may allow them a start."""
+        """Give some destinations the limits of the last `apply_settings`, which may allow them a start."""
         for _ in range(min(CHANGES_AT_ONCE, len(self._unchanged))):
             destination = self.destinations.get(self._unchanged.popleft())
             if destination is not None:
@@ -530,7 +530,7 @@ class Scheduler:
     # Starting
 
     def start(self, now: float) -> Sequence[Action]:
-        """Returns what is to be done now. If the last action is a Start, more jobs may be possible: call it again."""
+        """Return what is to be done now. If the last action is a Start, more jobs may be possible: call it again."""
         if self._leaving:
             self._suspend_some(now)
         if self._timers and self._timers[0][0] <= now:
@@ -549,7 +549,7 @@ class Scheduler:
         return self._take_actions()
 
     def _sweep_some(self, now: float) -> None:
-        """Removes messages that have ended from the overflows of the next destinations."""
+        """Remove messages that have ended from the overflows of the next destinations."""
         if not self._sweep:
             self._sweep_again = False
             self._sweep = deque(self._with_overflow)
@@ -565,7 +565,7 @@ class Scheduler:
         self._sweep_at = now + (SWEEP_STEP if self._sweep else SWEEP_PAUSE)
 
     def _run_timers(self, now: float) -> None:
-        """Examines the destinations whose rate allows a start by now, or whose probe is due."""
+        """Examine the destinations whose rate allows a start by now, or whose probe is due."""
         for _ in range(EXPIRED_AT_ONCE):
             if not self._timers or self._timers[0][0] > now:
                 break
@@ -579,7 +579,7 @@ class Scheduler:
                 self._list_next_of(relay, now)
 
     def _next_entry(self, destination: Destination, now: float, first_waits: bool) -> Entry | None:
-        """Removes and returns the entry of a destination that starts now; None if none may start."""
+        """Remove and return the entry of a destination that starts now; None if none may start."""
         while destination.queue and destination.queue[0].attempt.withdrawn:
             destination.queue.popleft()
             self._end_probing_if_empty(destination)
@@ -615,7 +615,7 @@ class Scheduler:
         return entry
 
     def _split(self, entry: Entry, destination: Destination, first_waits: bool) -> None:
-        """Puts the recipients of an entry that one job does not take back to the head of the queue."""
+        """Put the recipients of an entry that one job does not take back to the head of the queue."""
         most = min(destination.limits.recipients, self.round_robin.places_for(destination, self.settings.concurrency))
         if destination.relay is not None:
             most = min(most, destination.relay.limits.recipients)
@@ -625,13 +625,13 @@ class Scheduler:
             destination.queue.appendleft(entry.split_off(most))
 
     def _may_start(self, destination: Destination, now: float) -> bool:
-        """Returns whether the window and the rate allow a job; sets a timer if the rate does not."""
+        """Return whether the window and the rate allow a job; set a timer if the rate does not."""
         if destination.in_flight >= (1 if destination.dead else int(destination.window)):
             return False
         return not destination.limits.paced or self._rate_allows(destination, now)
 
     def _relay_may_start(self, relay: SharedRelay, now: float) -> bool:
-        """Returns whether a relay's limits allow a job; sets a timer if the rate does not."""
+        """Return whether a relay's limits allow a job; set a timer if the rate does not."""
         limits = relay.limits
         return relay.in_flight < limits.most and (not limits.paced or self._rate_allows(relay, now))
 
@@ -645,7 +645,7 @@ class Scheduler:
         return True
 
     def _list_if_ready(self, destination: Destination, now: float) -> None:
-        """Lists a destination if it can start a job, and has its overflow loaded if it has room."""
+        """List a destination if it can start a job, and have its overflow loaded if it has room."""
         # If it is listed for its mail of a lower class, it is listed for that of the first class all the same.
         higher = destination.lower and not destination.next_is_lower
         if destination.queue and (higher or not destination.listed) and self._may_start(destination, now):
@@ -659,14 +659,14 @@ class Scheduler:
         self._load_overflow(destination)
 
     def _list_next_of(self, relay: SharedRelay, now: float) -> None:
-        """Lists the destination at the head of a relay's queue, if the relay takes another job."""
+        """List the destination at the head of a relay's queue, if the relay takes another job."""
         if relay.has_waiting and self._relay_may_start(relay, now):
             self.round_robin.add_next_of(relay)
 
     # Ending
 
     def end_job(self, entry: Entry, deferred: int, host_failed: bool, now: float) -> Sequence[Action]:
-        """Ends a job: `deferred` of its recipients are to be tried again; `host_failed`: its host failed."""
+        """End a job: `deferred` of its recipients are to be tried again; `host_failed`: its host failed."""
         attempt, count = entry.attempt, len(entry.recipients)
         self.in_flight -= count
         if attempt.rank:
@@ -692,13 +692,13 @@ class Scheduler:
         return self._take_actions()
 
     def end_expired(self, entry: Entry, now: float) -> Sequence[Action]:
-        """Ends an Expire action: its recipients have failed."""
+        """End an Expire action: its recipients have failed."""
         entry.attempt.in_flight -= len(entry.recipients)
         self._close_if_over(entry.attempt, now)
         return self._take_actions()
 
     def withdraw(self, message: int, now: float) -> Sequence[Action]:
-        """Prevents further starts of a message. If it is loaded, a Withdrawn action follows, perhaps at once."""
+        """Prevent further starts of a message. If it is loaded, a Withdrawn action follows, perhaps at once."""
         attempt = self.attempts.get(message)
         if attempt is not None:
             attempt.withdrawn = True
@@ -748,7 +748,7 @@ class Scheduler:
             self._load_overflow(destination)
 
     def _revive(self, destination: Destination) -> None:
-        """Reports that a destination is alive again, and moves its suspended messages to its overflow."""
+        """Report that a destination is alive again, and move its suspended messages to its overflow."""
         self._actions.append(Alive(destination.name, destination.suspended_count))
         destination.suspended_count = 0
         self._suspended_count -= len(destination.suspended)
@@ -757,7 +757,7 @@ class Scheduler:
         self._with_overflow[destination.name] = destination
 
     def _join_overflow(self, destination: Destination) -> None:
-        """Moves the suspended messages of a destination to the overflows of their classes."""
+        """Move the suspended messages of a destination to the overflows of their classes."""
         if not self._classes.any:
             destination.overflow.join(destination.suspended)
             return
@@ -769,7 +769,7 @@ class Scheduler:
             destination.overflow_of(1).join(lower)
 
     def _suspend(self, entry: Entry, destination: Destination, now: float) -> None:
-        """Defers an entry without an attempt, or fails it if it has expired."""
+        """Defer an entry without an attempt, or fail it if it has expired."""
         attempt, count = entry.attempt, len(entry.recipients)
         if now > attempt.expires:
             attempt.in_flight += count
@@ -789,7 +789,7 @@ class Scheduler:
         return message
 
     def _suspend_some(self, now: float) -> None:
-        """Defers some of the entries that were queued in destinations that have died."""
+        """Defer some of the entries that were queued in destinations that have died."""
         for _ in range(min(SUSPENDED_AT_ONCE, len(self._leaving))):
             entry = self._leaving.popleft()
             attempt, count = entry.attempt, len(entry.recipients)
@@ -806,7 +806,7 @@ class Scheduler:
             self._close_if_over(attempt, now)
 
     def _load_probe(self, destination: Destination, now: float) -> None:
-        """Has a message loaded that can be the probe of a dead destination, if one is due."""
+        """Have a message loaded that can be the probe of a dead destination, if one is due."""
         if destination.dead and not destination.suspends(now):
             message = destination.take_overflow()
             if message is None:
@@ -816,20 +816,20 @@ class Scheduler:
                 self.admission.classes[0].readmit(message)
 
     def _end_probing_if_empty(self, destination: Destination) -> None:
-        """Lets the next message be the probe, if the probe was withdrawn or failed before its job started."""
+        """Let the next message be the probe, if the probe was withdrawn or failed before its job started."""
         if destination.dead and not destination.queue and not destination.in_flight:
             destination.probing = False
 
     # Expiry
 
     def next_expiry(self, now: float) -> float | None:
-        """Returns when `expire` is to be called; None if there are no destinations."""
+        """Return when `expire` is to be called; None if there are no destinations."""
         if not self.destinations and not self._search:
             return None
         return now if self._next_search is None else max(now, self._next_search)
 
     def expire(self, now: float) -> Sequence[Action]:
-        """Fails expired messages that have waited longer than LAST_WAIT for their last attempt.
+        """Fail expired messages that have waited longer than LAST_WAIT for their last attempt.
 
         All destinations are searched every `expiry_round` seconds, SEARCHED_AT_ONCE of them in a call.
         """
@@ -848,7 +848,7 @@ class Scheduler:
         return self._take_actions()
 
     def _expire_some(self, destination: Destination, now: float) -> bool:
-        """Fails some expired messages of a destination; returns whether there were any, and may be more."""
+        """Fail some expired messages of a destination; return whether there were any, and may be more."""
         expired = [each for one in destination.overflows for each in one.take_expired(now, EXPIRED_AT_ONCE)]
         for message in expired:
             if message in self.waiting:
@@ -871,14 +871,14 @@ class Scheduler:
 
 
 def _late_entries(destination: Destination, over_rate: bool, now: float) -> Iterator[Entry]:
-    """Yields the expired entries in a destination's queue that are to fail without their last attempt."""
+    """Yield the expired entries in a destination's queue that are to fail without their last attempt."""
     for entry in destination.queue:
         if now > entry.attempt.expires and _is_late(entry.attempt, over_rate, now):
             yield entry
 
 
 def _is_late(attempt: Attempt, over_rate: bool, now: float) -> bool:
-    """Returns whether an expired message in a destination's queue is to fail without its last attempt."""
+    """Return whether an expired message in a destination's queue is to fail without its last attempt."""
     if attempt.withdrawn:
         return False
     return over_rate or now > max(attempt.expires, attempt.loaded_at) + LAST_WAIT

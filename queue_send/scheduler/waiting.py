@@ -70,7 +70,7 @@ class Waiting:
         return len(self._heap.dues) + sum(len(heap.dues) for heap in self._past)
 
     def first_due(self) -> int | None:
-        """Returns the earliest due time; None if there are no entries."""
+        """Return the earliest due time; None if there are no entries."""
         first = self._heap.dues[0] if self._heap.dues else None
         if not self._past:
             return first
@@ -78,11 +78,11 @@ class Waiting:
         return past if first is None else min(past, first)
 
     def push(self, due: int, key: int) -> None:
-        """Adds an entry."""
+        """Add an entry."""
         self._heap.push(due, key)
 
     def pop(self) -> tuple[int, int]:
-        """Removes and returns the earliest entry. Raises IndexError if there is none."""
+        """Remove and return the earliest entry. Raises IndexError if there is none."""
         past = self._past[0] if self._past else None
         if past is None or (self._heap.dues and self._heap.dues[0] < past.dues[0] - LONG_AGO):
             return self._heap.pop()
@@ -92,18 +92,18 @@ class Waiting:
         return due - LONG_AGO, key
 
     def make_due(self) -> None:
-        """Makes all entries due, in their order; those that were made due before stay before them."""
+        """Make all entries due, in their order; those that were made due before stay before them."""
         if self._heap.dues:
             self._past.append(self._heap)
             self._heap = _Heap()
 
     def dues_of(self, key: int) -> list[int]:
-        """Returns the due times of the entries with this key."""
+        """Return the due times of the entries with this key."""
         dues = [self._heap.dues[place] for place in find_number(self._heap.keys, key)]
         return dues + [past.dues[place] - LONG_AGO for past in self._past for place in find_number(past.keys, key)]
 
     def due_by(self, due: int, start: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yields, of `count` entries from index `start` on, in no order, those that are due at `due` or earlier."""
+        """Yield, of `count` entries from index `start` on, in no order, those that are due at `due` or earlier."""
         for heap in (self._heap, *self._past):
             ago = 0 if heap is self._heap else LONG_AGO
             if start < len(heap.dues) and count > 0:

@@ -43,7 +43,7 @@ from queue_smtpd.milter.milter_link import MilterAlerts, MilterLink, MilterTroub
 from queue_smtpd.sessions import session_log
 from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_wire.control.milters import ACCEPT, HOLD, REFUSE, FilterSetup, MilterLine
-from queue_wire.files.envelope import ADDRESS_MAX
+from queue_wire.files.envelope import ADDRESS_MOST
 from queue_wire.format_error import FormatError
 
 # Of recipients, with those that milters add.
@@ -522,7 +522,7 @@ def _unpack_address(path: bytes) -> bytes:
         address, rest = unpack_path(text if text.startswith(b"<") else b"<" + text + b">")
     except FormatError as error:
         raise MilterTrouble(f"not an address: {error}") from error
-    if rest.strip() or len(address) > ADDRESS_MAX:
+    if rest.strip() or len(address) > ADDRESS_MOST:
         raise MilterTrouble("not an address: it is too long, or something follows it")
     return address
 

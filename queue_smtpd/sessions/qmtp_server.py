@@ -53,8 +53,8 @@ TURN = 200
 RECIPIENT_BYTES = 256 << 10
 RECIPIENTS_READ_MOST = 10_000
 # A message over the limit is read to its end, if it is not larger than this: its D comes behind its envelope.
-SKIP_MAX = 64 << 20
-_SHOWN_MAX = 200
+SKIP_MOST = 64 << 20
+_SHOWN_MOST = 200
 
 
 class QmtpServer(ServerSession):
@@ -180,7 +180,7 @@ class QmtpServer(ServerSession):
         most = self._settings.message.size
         if not most or size <= most:
             self._ask(MessageBegun())
-        elif size <= max(SKIP_MAX, most):
+        elif size <= max(SKIP_MOST, most):
             # As it is in the queue it has fewer bytes than in SMTP, so it is over the limit.
             self._refuse_message(replies.TOO_LARGE)
         else:
@@ -265,7 +265,7 @@ class QmtpServer(ServerSession):
 
     def _refuse_recipient(self, address: bytes) -> None:
         self._decided.append(replies.BAD_RECIPIENT)
-        self._refuse(b"RCPT <%s>" % address[:_SHOWN_MAX], replies.BAD_RECIPIENT)
+        self._refuse(b"RCPT <%s>" % address[:_SHOWN_MOST], replies.BAD_RECIPIENT)
 
     def _count(self, reply: ServerReply) -> None:
         """Count a refusal; end the session if it, or their number, demands that."""

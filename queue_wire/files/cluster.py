@@ -22,7 +22,7 @@ import zlib
 from typing import NamedTuple
 
 from queue_wire.control.lines import SIZES
-from queue_wire.files.envelope import ADDRESS_MAX
+from queue_wire.files.envelope import ADDRESS_MOST
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
 
@@ -38,7 +38,7 @@ NEW_SUFFIX = ".new"
 _HEADER = re.compile(rb"queue-suite cluster 1 ([0-9a-f]{16})\n")
 _HEAD = struct.Struct("<cII")
 _BODY = struct.Struct("<QQQQH")
-_BODY_MOST = _BODY.size + 2 * ADDRESS_MAX
+_BODY_MOST = _BODY.size + 2 * ADDRESS_MOST
 # A mark and a length that a record may have. Of zeros, of which a damaged file may have many, it finds nothing.
 _LIKELY = re.compile(rb"(?s:.)(?:[\x22-\xff]\x00|(?s:.)[\x01-\x07])\x00\x00")
 _NAME = re.compile(r"([1-9][0-9]{0,17})\.cluster")

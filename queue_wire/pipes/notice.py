@@ -40,8 +40,8 @@ from typing import NamedTuple
 from queue_wire.files.envelope import is_class_name
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.ids import unpack_id
-from queue_wire.logline import LINE_MAX
-from queue_wire.pipes.framing import PREFIX_MAX, pack_netstring
+from queue_wire.logline import LINE_MOST
+from queue_wire.pipes.framing import PREFIX_MOST, pack_netstring
 
 REREAD = b"H"
 EXIT = b"X"
@@ -228,8 +228,8 @@ def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | ClassifyDeferral |
     """Return what one record of a NoticeReader holds; bytes are a log line. Raises FormatError."""
     kind = record[:1]
     if kind == b"L":
-        if b"\n" in record or len(record) > LINE_MAX + 1:
-            raise FormatError(f"notice: log line holds a newline or over {LINE_MAX} bytes: {quoted(record)}")
+        if b"\n" in record or len(record) > LINE_MOST + 1:
+            raise FormatError(f"notice: log line holds a newline or over {LINE_MOST} bytes: {quoted(record)}")
         return record[1:]
     if kind == b"C" or kind == b"A":
         return _unpack_arrived(record)
@@ -339,9 +339,9 @@ class NoticeReader:
         start, size = 0, len(data)
         while start < size:
             if data[start] in b"0123456789":
-                colon = data.find(b":", start, start + PREFIX_MAX + 1)
+                colon = data.find(b":", start, start + PREFIX_MOST + 1)
                 if colon < 0:
-                    if size - start > PREFIX_MAX:
+                    if size - start > PREFIX_MOST:
                         raise FormatError(f"notice: no length: {quoted(data[start : start + 20])}")
                     break
                 prefix = data[start:colon]

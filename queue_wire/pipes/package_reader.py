@@ -14,7 +14,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from queue_wire.files.envelope import ADDRESS_MAX
+from queue_wire.files.envelope import ADDRESS_MOST
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.qmtp import CR, FACTS, FACTS_MOST, GIVE_UP, LF, PIECE_MOST, unpack_facts
 
@@ -374,7 +374,7 @@ class PackageReader:
             return None
         begin = found.end()
         end = begin + int(found[1])
-        if end - begin > ADDRESS_MAX or (found := head(buffer, end)) is None:
+        if end - begin > ADDRESS_MOST or (found := head(buffer, end)) is None:
             return None
         at = found.end()
         size = int(found[1])
@@ -390,7 +390,7 @@ class PackageReader:
                 return None
             begin = found.end()
             end = begin + int(found[1])
-            if end >= last or buffer[end] != 0x2C or end - begin > ADDRESS_MAX:
+            if end >= last or buffer[end] != 0x2C or end - begin > ADDRESS_MOST:
                 return None
             recipients.append(buffer[begin:end])
             used += end - begin
@@ -431,7 +431,7 @@ class PackageReader:
                 break
             if not over:
                 used += end - begin
-                if end - begin > ADDRESS_MAX or count >= most or used > most_bytes:
+                if end - begin > ADDRESS_MOST or count >= most or used > most_bytes:
                     break
                 address = buffer[begin:end]
                 if b"\0" in address:
@@ -445,9 +445,9 @@ class PackageReader:
     def _read_address(self) -> None:
         """Read an address and its comma. One that is too long, or one too many, is only passed over."""
         if not self._is_sender and not self._over:
-            used = self._bytes + min(self._size, ADDRESS_MAX)
+            used = self._bytes + min(self._size, ADDRESS_MOST)
             self._over = self._count >= self._recipients_most or used > self._bytes_most
-        if self._size <= ADDRESS_MAX and (self._is_sender or not self._over):
+        if self._size <= ADDRESS_MOST and (self._is_sender or not self._over):
             if len(self._buffer) - self._at <= self._size:
                 return
             address = self._buffer[self._at : self._at + self._size]

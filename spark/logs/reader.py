@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from spark.logs import packed
-from spark.logs.joints import LINE_MAX
+from spark.logs.joints import LINE_MOST
 from spark.logs.plan import Part
 from spark.match.grammar import parse_event
 from spark.match.lines import Lines
@@ -71,7 +71,7 @@ def _lines_of(part: Part, before: int, contents: Mapping[str, bytes]) -> Iterato
                 rest.add(chunk)
         if rest.line:
             # A line too long to be carried whose end is not written yet, or a file that has become shorter meanwhile.
-            yield _one_line(part, rest.line[:LINE_MAX], None if joined else first, True)
+            yield _one_line(part, rest.line[:LINE_MOST], None if joined else first, True)
 
 
 class _Rest:
@@ -86,9 +86,9 @@ class _Rest:
 
     def add(self, more: bytes) -> None:
         self.line += more
-        if self.is_long or len(self.line) > LINE_MAX:
+        if self.is_long or len(self.line) > LINE_MOST:
             self.is_long = True
-            self.line = _NULS.sub(b"\0", self.line)[: LINE_MAX + 1]
+            self.line = _NULS.sub(b"\0", self.line)[: LINE_MOST + 1]
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def _one_line(part: Part, line: bytes, first: int | None, torn: bool) -> Lines:
 def _any_line(part: Part, line: bytes, first: int | None) -> Lines:
     """Return a line as it is, or its beginning where it is too long, as cut short."""
     line = _Rest(line).line
-    return _one_line(part, line[:LINE_MAX], first, len(line) > LINE_MAX)
+    return _one_line(part, line[:LINE_MOST], first, len(line) > LINE_MOST)
 
 
 def _portions(lines: Lines) -> Iterator[Lines]:
@@ -143,7 +143,7 @@ def _blocks(part: Part, data: bytes, first: int) -> Iterator[Lines]:
     """Yield whole lines, the last of which ends with a newline; one that is too long to be a line as cut short."""
     lines = _block(part, data, first)
     done = 0
-    for place in np.flatnonzero(lines.ends - lines.starts > LINE_MAX).tolist():
+    for place in np.flatnonzero(lines.ends - lines.starts > LINE_MOST).tolist():
         begin = int(lines.starts[place])
         if place > done:
             yield _block(part, data[int(lines.starts[done]) : begin], first + done)

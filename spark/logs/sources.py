@@ -26,7 +26,7 @@ _NOT_LOGS = frozenset(("lock", "state", "newstate", "config", "processed"))
 _NO_HOST = "__HIVE_DEFAULT_PARTITION__"
 _TRIES = 5
 # Bytes that a directory's name may have.
-_NAME_MAX = 255
+_NAME_MOST = 255
 # Up to so many bytes, what is new in a growing log is kept in memory; of all logs together up to MOST_KEPT.
 _KEPT = 1 << 18
 MOST_KEPT = 32 << 20
@@ -254,7 +254,7 @@ def _unfit(host: str, below: str) -> str | None:
         return "its name is not UTF-8; rename it"
     if host == _NO_HOST:
         return f"no host may be called {_NO_HOST}; rename it"
-    if len(f"host={escape_name(host)}".encode()) > _NAME_MAX:
+    if len(f"host={escape_name(host)}".encode()) > _NAME_MOST:
         return "its host's name is too long; rename it"
     return None
 

@@ -51,6 +51,39 @@ def test_a_run_that_stops_takes_nothing_more_and_knows_the_oldest_that_stays() -
     assert (found.deferred, found.oldest) == (1, 60)
 
 
+def test_an_unloaded_run_goes_on_with_the_record_that_was_next() -> None:
+    found = run()
+    found.next_cluster()
+    records = [record(1, 7), record(2, 8), record(3, 9, birth=60), record(4, 10)]
+    found.load(records)
+    found.keep(found.next_group())
+    found.touched = True
+    found.next_group()
+    found.put_back()
+    found.unload()
+    assert (found.unloaded, found.next_group(), found.oldest) == (True, [], 60)
+
+    assert found.next_cluster() == 3
+    found.load(records)
+    assert groups(found) == [[2], [3], [4]]
+    assert (found.unloaded, found.touched, found.next_cluster(), found.deferred) == (False, True, 5, 1)
+    found.load(records)
+    assert groups(found) == [[1], [2], [3], [4]]
+
+
+def test_an_unloaded_run_whose_cluster_cannot_be_read_takes_all_of_the_next_one() -> None:
+    found = run()
+    found.next_cluster()
+    found.load([record(1, 7), record(2, 8)])
+    found.next_group()
+    found.next_group()
+    found.put_back()
+    found.unload()
+    assert (found.next_cluster(), found.next_cluster()) == (3, 5)
+    found.load([record(1, 9)])
+    assert groups(found) == [[1]]
+
+
 def test_a_run_for_expiry_takes_what_has_expired_and_ends_at_a_cluster_without() -> None:
     found = run(Purpose.EXPIRY)
     found.next_cluster()

@@ -45,12 +45,19 @@ def remote() -> Iterator[RemoteLink]:
     os.close(writer)
 
 
-def make_keeper(path: Path, remote: RemoteLink, domains: int, lines: list[bytes]) -> Iterator[Keeper]:
-    """Yield a Keeper with mail for `domains` domains d0.example, d1.example, ...; `lines` gets what it says."""
+def make_keeper(
+    path: Path, remote: RemoteLink, domains: int, lines: list[bytes], control: bytes | None = None
+) -> Iterator[Keeper]:
+    """Yield a Keeper with mail for `domains` domains d0.example, d1.example, ...; `lines` gets what it says.
+
+    `control`: the bytes of control/ondemand, None for a line for each domain.
+    """
     home = make_home(path / "home")
     layout = open_layout(home.queue)
     Path(home.queue, "mess", "0", "1").write_bytes(b"x")
-    Path(home.control, "ondemand").write_text("".join(f"d{number}.example:etrn\n" for number in range(domains)))
+    if control is None:
+        control = b"".join(b"d%d.example:etrn\n" % number for number in range(domains))
+    Path(home.control, "ondemand").write_bytes(control)
     store = DomainStore(home.queue)
     requests = []
     for number in range(domains):
@@ -97,6 +104,31 @@ def test_a_request_for_very_many_domains_takes_many_short_turns(tmp_path: Path, 
         assert keeper.answer(RunRequest(ETRN, b"@example.net", b"192.0.2.1"), answers.append) is None
         turns(keeper)
         assert answers[1].word == UNKNOWN
+
+
+def test_very_many_domains_whose_time_has_come_take_many_short_turns(tmp_path: Path, remote: RemoteLink) -> None:
+    for keeper in make_keeper(tmp_path, remote, DOMAINS, []):
+        turns(keeper)
+        for number in range(DOMAINS):
+            keeper.times.set(b"d%d.example" % number, Wake.PROBE, 1.0)
+        count = 0
+        while (when := keeper.times.next_time()) is not None and when <= 1.0:
+            keeper.wake(1.0)
+            count += 1
+        assert count > 1
+
+
+def test_a_file_that_was_faulty_and_has_no_line_any_more_is_noticed(
+    tmp_path: Path, remote: RemoteLink, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for keeper in make_keeper(tmp_path, remote, 1, [], b"d0.example:fetch\n"):
+        turns(keeper)
+        assert keeper.times.has(b"d0.example", Wake.PROBE)
+        Path(tmp_path, "home", "control", "ondemand").unlink()
+        keeper.reread()
+        turns(keeper)
+        assert "has no line for d0.example; " in capfd.readouterr().err
+        assert not keeper.times.has(b"d0.example", Wake.PROBE)
 
 
 def test_mail_of_a_domain_without_a_line_stays_stored_and_one_alert_says_so(

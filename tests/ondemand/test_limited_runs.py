@@ -18,7 +18,18 @@ from queue_ondemand.domain_store import DomainStore
 from queue_ondemand.keeper import Keeper
 from queue_ondemand.ondemand_files import OnDemandFiles
 from queue_ondemand.remote_link import RemoteLink
-from queue_wire.admin.ondemand_socket import DELETE, FLUSH, HOLDS, LATER, RUNNING, STARTED, RunAnswer, RunRequest
+from queue_wire.admin.ondemand_socket import (
+    DELETE,
+    FLUSH,
+    HOLDS,
+    LATER,
+    ORDERS,
+    RUNNING,
+    STARTED,
+    RunAnswer,
+    RunRequest,
+)
+from queue_wire.files.stored_order import DELETE_STORED, StoredOrder, pack_order
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, unpack_job
 from queue_wire.pipes.report import MESSAGE_SCOPE, SUCCESS, Report, pack_report
@@ -32,10 +43,12 @@ DEADLINE = 30.0
 class World:
     """A keeper, whose jobs the test answers."""
 
-    def __init__(self, home: Home, rate: bytes) -> None:
+    def __init__(self, home: Home, rate: bytes, limits: bytes = b"") -> None:
         self.home = home
+        self.answers_jobs = True
         Path(home.control, "ondemand").write_bytes(b"customer.example:etrn probe never\nother.example:etrn\n")
         Path(home.control, "destinationrate").write_bytes(rate)
+        Path(home.control, "destinationlimits").write_bytes(limits)
         self._ours, self._theirs = socket.socketpair()
         self._theirs.setblocking(False)
         self._reports, self._report = os.pipe()
@@ -67,6 +80,8 @@ class World:
         while (payload := self._jobs.next()) is not None:
             job = unpack_job(payload)
             self.jobs.append(job)
+            if not self.answers_jobs:
+                continue
             os.write(self._report, pack_report(Report(job.number, MESSAGE_SCOPE, [(SUCCESS, b"ok")])))
         poll = select.poll()
         self.disk.prepare(poll, time.monotonic())
@@ -139,6 +154,64 @@ def test_an_order_about_a_domain_whose_run_waits_is_carried_out(world: World) ->
     world.until(lambda: world.ask(DELETE) == STARTED or not world.stored())
     world.until(lambda: not world.stored())
     assert len(world.jobs) == 2
+
+
+def test_an_order_that_came_while_a_delivery_was_under_way_is_carried_out_once_its_run_waits(
+    world: World, home: Home
+) -> None:
+    assert world.ask(FLUSH) == STARTED
+    world.until(lambda: world.keeper._sent)
+    orders = Path(home.queue, "ondemand/customer.example/order")
+    orders.mkdir(0o2750)
+    (orders / "1").write_bytes(pack_order(StoredOrder(DELETE_STORED, b"", frozenset())))
+    assert world.ask(ORDERS) == RUNNING
+    world.until(lambda: not world.stored())
+    assert len(world.jobs) == 2
+
+
+def test_a_hold_that_came_while_a_delivery_was_under_way_ends_its_run_once_it_waits(world: World, home: Home) -> None:
+    assert world.ask(FLUSH) == STARTED
+    world.until(lambda: world.keeper._sent)
+    hold = Path(home.queue, "ondemand/customer.example/hold")
+    hold.mkdir(0o2750)
+    (hold / "all").write_text("moving\n")
+    assert world.ask(HOLDS) == RUNNING
+    world.until(lambda: DOMAIN not in world.keeper._runs)
+    assert world.ask(FLUSH) == LATER and len(world.jobs) == 2
+
+
+def test_a_run_that_waits_for_a_place_takes_it_when_an_attempt_ends(home: Home) -> None:
+    found = World(home, b"", b"customer.example concurrency=1\n")
+    found.answers_jobs = False
+    layout = open_layout(home.queue)
+    number = put_mess(layout, b"x\n")
+    path = os.path.relpath(layout.mess(number), layout.queue).encode()
+    job = Job(7, path, b"a@example.org", DOMAIN, [b"new@customer.example"])
+    found.keeper.take_job(job, time.monotonic())
+    assert found.ask(FLUSH) == STARTED
+    found.until(lambda: found.waits)
+    report = Report(1, MESSAGE_SCOPE, [(SUCCESS, b"ok")])
+    found.keeper.take_report(report, time.monotonic())
+    # As queue-send does, which gives the next job as soon as it has the report.
+    found.keeper.wake(time.monotonic())
+    found.keeper.take_job(job._replace(number=8), time.monotonic())
+    assert found.keeper._sent and not found.keeper._attempts
+    found.until(lambda: any(b"stored for customer.example" in each for each in found.put))
+    found.close()
+
+
+def test_many_runs_that_wait_have_no_records_in_memory_and_go_on_where_they_were(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "LOADED_MOST", 0)
+    found = World(home, b"customer.example:1/1\n")
+    assert found.ask(FLUSH) == STARTED
+    found.until(lambda: found.waits)
+    assert found.keeper._limited[DOMAIN].unloaded
+    found.until(lambda: not found.stored())
+    assert [job.recipients[0] for job in found.jobs] == [b"u%d@customer.example" % number for number in range(3)]
+    assert sum(b"started" in line for line in found.put) == 1
+    found.close()
 
 
 def test_a_hold_ends_a_run_that_waits(world: World, home: Home) -> None:

@@ -149,6 +149,14 @@ def test_runs_of_several_queues_have_turns_where_there_are_fewer_jobs_than_queue
     assert found == [0.0, LOOK_AGAIN, LOOK_AGAIN, 0.0]
 
 
+def test_domains_whose_rate_is_free_again_are_forgotten() -> None:
+    machine = Machine(b".example:2/60\n")
+    for number in range(100):
+        machine.deliver(b"d%d.example" % number)
+        machine.now += 20.0
+    assert len(machine.limits._used) < 8
+
+
 def test_nothing_is_kept_of_a_domain_without_a_rate_that_has_nothing_in_flight() -> None:
     machine = Machine()
     for number in range(100):

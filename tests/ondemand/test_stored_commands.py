@@ -116,7 +116,7 @@ def test_options_choose_among_all_that_there_is(site: Site) -> None:
 def test_show_says_for_which_domain_it_is_stored_and_what_it_waits_for(site: Site) -> None:
     shown = "\n".join(site.run("show", site.id("one")))
     assert f"message: {site.id('one')}\nstate: stored\n" in shown
-    assert "\nstored for example.net since 20" in shown
+    assert "\nstored for example.net: since 20" in shown
     assert "; queue-ondemand does not run, or does not answer\n  pending <ann@example.net>\n" in shown
     assert shown.endswith("header:\n  Subject: one")
     assert site.run("show", "--raw", site.id("one")) == ["Subject: one", "", "body"]

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from queue_wire.pipes.framing import pack_netstring
-from queue_wire.pipes.job import Job, pack_job
+from queue_wire.pipes.job import REREAD, Job, pack_job
 from queue_wire.pipes.report import MESSAGE_SCOPE
 from support.processes.remote_daemon import COMMAND, RemoteDaemon, RemoteHome
 from support.processes.suite import wait_until
@@ -240,3 +240,20 @@ def test_without_a_pipe_for_jobs_it_says_so(home: RemoteHome) -> None:
     done = subprocess.run([*COMMAND, str(home.path)], stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
     assert done.returncode == 111
     assert done.stderr.startswith(b"queue-remote: fatal: unable to watch fd 0: ")
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_daemon_of_queue_ondemand_starts_with_its_first_job(home: RemoteHome, wanted: bool) -> None:
+    ours, its = socket.socketpair()
+    with ours, its, subprocess.Popen(
+        [*COMMAND, str(home.path)], stdin=its.fileno(), stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        its.close()
+        assert process.stdout is not None
+        if wanted:
+            ours.sendall(pack_netstring(REREAD))
+            assert b"ready" in process.stdout.read(1000)
+        ours.close()
+        assert process.wait(60) == 0
+        if not wanted:
+            assert process.stdout.read() == b"", "it has not even greeted"

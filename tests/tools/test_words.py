@@ -1,7 +1,9 @@
 """A class name and a module name stand once in queue_*, and once in spark: one word has one meaning there."""
 
 import ast
+import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,34 @@ def test_a_module_name_stands_once(names: str) -> None:
 @pytest.mark.parametrize("names", PACKAGES)
 def test_a_class_name_stands_once(names: str) -> None:
     assert not twice(class_names(names))
+
+
+def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(ast.unparse(each).endswith("property") for each in node.decorator_list)
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Yield the functions of all modules, with their places; properties are left out."""
+    for names in PACKAGES:
+        for path in modules(names):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node):
+                    yield f"{path.relative_to(TOP)}:{node.lineno}", node
+
+
+def test_the_docstring_of_a_function_is_in_the_imperative() -> None:
+    third = re.compile(r"(Returns|Yields|Adds|Sets|Makes|Takes|Reads|Writes|Removes|Begins|Ends|Starts|Logs|Gives)\b")
+    places = [where for where, node in functions() if third.match(ast.get_docstring(node) or "")]
+    assert not places
+
+
+def test_the_largest_value_of_something_has_one_word() -> None:
+    """It is X_MOST, not X_MAX."""
+    files = [path for names in PACKAGES for path in modules(names)]
+    trees = {path: ast.parse(path.read_text()) for path in files}
+    names = [(path, node.id) for path, tree in trees.items() for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    assert len(names) > 10_000
+    assert not [(str(path.relative_to(TOP)), name) for path, name in names if name.endswith("_MAX")]
 
 
 def test_a_private_name_counts_as_the_same_name(tmp_path: Path) -> None:

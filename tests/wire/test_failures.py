@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from queue_send.messages.bounce_file import BOUNCE_MOST
 from queue_wire.failures import END, TEXT_MOST, FailureReader, pack_failure, unpack_failures, whole_length
-from queue_wire.files.envelope import ADDRESS_MAX
+from queue_wire.files.envelope import ADDRESS_MOST
 
 LONG = b"Remote host said: 550-" + b"no " * 1000 + b"\n550 5.1.1 really\nGiving up on 192.0.2.1.\n"
 
@@ -33,7 +33,7 @@ def test_a_text_of_any_length_is_one_paragraph_of_bounded_size(pieces: list[byte
 
 
 def test_the_file_of_50000_failures_of_the_greatest_length_may_be_read() -> None:
-    greatest = pack_failure(b"a" * ADDRESS_MAX, b"x" * 5000)
+    greatest = pack_failure(b"a" * ADDRESS_MOST, b"x" * 5000)
     assert 50_000 * len(greatest) < BOUNCE_MOST
 
 

@@ -12,11 +12,12 @@ from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.home.modes import MAILDROP_REJECTS
 from queue_admin.messages.admin_client import QUERY_WAIT, NoAnswer, SchedulerQueries, connect
 from queue_admin.messages.divided import count_shares, divide
+from queue_admin.messages.stored_mail import COUNTED_MOST, StoredMail
 from queue_admin.messages.survey import Snapshot, Stray, Survey
 from queue_admin.printable import span
 from queue_admin.progress import Progress
 from queue_admin.system_accounts import be_owner
-from queue_base.errors import TEMPORARY, Failure
+from queue_base.errors import TEMPORARY, Failure, Temporary
 from queue_base.home import Home
 from queue_base.queue.layout import Layout, open_layout
 from queue_wire.files.maildrop import is_finished
@@ -95,8 +96,9 @@ def command(context: click.Context, form: str) -> None:
 
     It needs no lock and changes nothing. Exit 0 if queue-send runs, 111 if it does not, or does not answer.
 
-    The first two lines are those of qmail-qstat. `maildrop` is left out if it cannot be read. `being removed` counts
-    the finished messages that wait for queue-clean. The line of a daemon has its pid, its age and its resident memory.
+    The first two lines are those of qmail-qstat. `maildrop` is left out if it cannot be read, and what is stored for
+    on-demand domains if nothing is. `being removed` counts the finished messages that wait for queue-clean. The line of
+    a daemon has its pid, its age and its resident memory.
     With --format json it is one object for each queue.
 
     \b
@@ -130,6 +132,7 @@ def _show(home: Home, form: str) -> None:
         "strays": totals.strays,
         "maildrop": _files(f"{home.queue}/maildrop", finished=True),
         "set_aside": _files(f"{home.queue}/{MAILDROP_REJECTS}", finished=False),
+        "stored": _stored(home),
         "bytes": totals.size,
         "oldest": None if totals.oldest is None else moment(totals.oldest / 1e6),
         "split": layout.split,
@@ -166,6 +169,7 @@ def _lines(facts: dict[str, Any], oldest: float | None) -> list[str]:
             for title, name in (("maildrop", "maildrop"), ("set aside from maildrop", "set_aside"))
             if facts[name] is not None
         ),
+        *([f"stored for on-demand domains: {_at_most(facts['stored'])}"] if facts["stored"] else []),
         f"bytes: {facts['bytes']}",
         f"oldest: {'none' if oldest is None else span(oldest)}",
         *(f"{name}: {facts[name]}" for name in ("split", "todo", "intd")),
@@ -180,6 +184,22 @@ def _lines(facts: dict[str, Any], oldest: float | None) -> list[str]:
     if facts["queue_send"] != RUNNING or not facts["processes"]:
         lines.append(f"queue-send: {facts['queue_send']}")
     return lines
+
+
+def _stored(home: Home) -> int | None:
+    """Return how many messages are stored, COUNTED_MOST if there are more, None if that cannot be read."""
+    try:
+        mail = StoredMail(home)
+        count = mail.count()
+        mail.check()
+        return count
+    except Temporary:
+        return None
+
+
+def _at_most(count: int) -> str:
+    """Return how many messages are stored, as far as they were counted."""
+    return f"{COUNTED_MOST} or more" if count == COUNTED_MOST else str(count)
 
 
 def _files(path: str, finished: bool) -> int | None:

@@ -57,7 +57,7 @@ def shown(is_open: bool, *names: str) -> bytes:
     """Expose a full reading of each of these queues, by default of the only one, and one queue-smtpd."""
     smtpd = ProcessStatus(9, 2, 2, 4000.0, 100, 21, dict.fromkeys(STATES, 3), dict.fromkeys(COUNTED, 7))
     intake = ProcessFacts("queue-intake", 8, 60.0, 10**7, 2.5) if names else None
-    shared = SharedReading(5000.0, [smtpd], bool(names), intake)
+    shared = SharedReading(5000.0, [smtpd], bool(names), bool(names), intake)
     return expose(dict.fromkeys(names or ("",), full_reading()), shared, "1.2", is_open)
 
 
@@ -229,14 +229,18 @@ def test_the_walk_counts_what_is_stored_on_demand_by_the_method_of_its_domain(tm
 
 
 def test_the_queue_intake_of_several_queues_is_found_by_its_socket(tmp_path: Path) -> None:
-    home = make_several(tmp_path / "home", "a", "b")
+    # The path of a socket has at most 107 bytes.
+    home = make_several(tmp_path / ("home" * 25), "a", "b")
     assert take_shared(home).several and take_shared(home).intake is None
     with IntakeDaemon(home) as daemon:
+        assert take_shared(home).listening
         intake = take_shared(home).intake
         assert intake is not None and intake.program == "queue-intake" and intake.pid == daemon.process.pid
         assert intake.memory > 10**6
     found = samples(expose({}, take_shared(home), "1", True).decode())
     assert found["queue_intake_up",] == 0
+    hidden = SharedReading(1.0, several=True, listening=True)
+    assert samples(expose({}, hidden, "1", True).decode())["queue_intake_up",] == 1
 
 
 def names_in(expression: str) -> set[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from support.processes.forked import run_program
 from support.processes.suite import Suite, wait_until
 from support.queues.home import make_home
+from support.queues.stored_mail import store
 
 DAEMONS = ["queue-send", "queue-local", "queue-remote", "queue-clean", "queue-todo", "queue-pickup", "queue-intake"]
 
@@ -26,6 +27,16 @@ def test_stat_shows_the_free_space_and_that_queue_send_does_not_run_and_exits_11
     assert found is not None
     assert 0 < int(found[1]) < int(found[2])
     assert send == "queue-send: not running"
+
+
+def test_stat_counts_what_is_stored_for_on_demand_domains_if_anything_is(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    assert not [line for line in stat(home.path, code=111) if line.startswith("stored")]
+    store(home, "one", "ann@example.net", "bob@example.net")
+    store(home, "two", "cid@example.com", domain="example.com")
+    assert "stored for on-demand domains: 2" in stat(home.path, code=111)
+    (facts,) = map(json.loads, stat(home.path, "--format", "json", code=111))
+    assert (facts["stored"], facts["messages"]) == (2, 0)
 
 
 def test_stat_shows_each_running_daemon(tmp_path: Path) -> None:

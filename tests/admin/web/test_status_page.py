@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from queue_admin.messages.search import Found
-from queue_admin.metrics.oldest_walk import Walked
+from queue_admin.metrics.oldest_walk import OldestWalk, Walked
 from queue_admin.metrics.reading import Reading
 from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts
 from queue_admin.views.ranking import RankedRow
@@ -24,6 +24,7 @@ from queue_admin.web.status_page import POLICY, RankedView, document, outside, s
 from queue_admin.web.status_site import SeveralSites, StatusSite
 from queue_admin.web.svg_plot import PlotLine, nice_top, plot, time_marks
 from queue_base.home import Home
+from queue_base.queue.layout import open_layout
 from queue_wire.admin.facts import DEAD, DestinationFact
 from queue_wire.admin.figure import Figure
 from queue_wire.html import tag
@@ -31,6 +32,7 @@ from support.processes.suite import program, wait_until
 from support.queues.home import make_several
 from support.queues.listed_queue import Queue
 from support.queues.queued import classified_message
+from support.queues.stored_mail import store
 from support.send.control import long_id
 from support.send.scripted_send import ScriptedSend
 from support.spark.page.chromium import DARK, LIGHT, observe_pages
@@ -173,6 +175,26 @@ def test_a_message_has_its_story(site: tuple[Queue, StatusSite]) -> None:
         assert words in story, words
     for path in ("/message/7", "/message/x", "/message/" + quote("<b>"), "/message/..%2f..%2fetc"):
         assert "<b>" not in text(pages, path, 404)
+
+
+def test_what_is_stored_for_a_domain_is_found_and_has_its_story(site: tuple[Queue, StatusSite]) -> None:
+    queue, pages = site
+    stored = store(queue.home, "later", "ann@example.net", "bob@example.net", sender="joe@far.example")
+    for words in ("bob@", "JOE@far", stored.long_id, str(stored.message)):
+        found = text(pages, f"/search?q={words}")
+        assert set(re.findall(r"/message/([\w-]+)", found)) == {stored.long_id}, words
+        assert "1 found" in found and "stored" in found
+    assert "0 found" in text(pages, "/search?q=nobody")
+    story = text(pages, f"/message/{stored.long_id}")
+    since = "<dt>stored for example.net</dt><dd><bdi>since 20"
+    for words in (since, "&lt;bob@example.net&gt;", "Subject: later", "does not answer"):
+        assert words in story, words
+    walk = OldestWalk(open_layout(queue.home.queue), queue.home)
+    for _ in walk.steps():
+        pass
+    assert walk.found is not None
+    shown = "".join(str(each) for each in status(reading()._replace(walked=walk.found), samples(), []))
+    assert "<dd class=\"large\">2</dd><dd>recipients of on-demand domains</dd>" in shown
 
 
 def test_other_paths_are_not_there_and_all_pages_work_without_queue_send(site: tuple[Queue, StatusSite]) -> None:

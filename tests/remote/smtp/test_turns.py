@@ -14,7 +14,7 @@ from queue_remote.message.file import CHUNK, Message, open_message
 from queue_remote.message.signing import AUTHOR_MOST, Signing, find_author
 from queue_remote.smtp.connection import TURN_MOST, Connection
 from queue_smtp.client import ClientState
-from queue_smtp.reply import LINES_MAX
+from queue_smtp.reply import LINES_MOST
 from support.processes.remote_daemon import RemoteHome
 from support.servers.dkim_keys import DkimZone, put_key
 from support.servers.smtp.smtp_script import ready, run, transaction
@@ -165,7 +165,7 @@ def test_reply_lines_without_number_end_the_connection_before_they_are_looked_at
     client.feed(lines)
     assert client.state is ClientState.CLOSED
     assert client.failure is not None
-    assert b"over %d lines of SMTP replies at once" % LINES_MAX in client.failure[1]
+    assert b"over %d lines of SMTP replies at once" % LINES_MOST in client.failure[1]
 
 
 def test_the_replies_to_a_whole_flight_may_have_many_lines_each() -> None:

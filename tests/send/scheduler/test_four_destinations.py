@@ -12,6 +12,9 @@ EACH = amount(500, 1250)
 WINDOW = 2  # destinationinitial
 # A host that is not there fails windows of 2, 1 and 1 jobs; then it is dead. Two more may have been in flight.
 ATTEMPTS_MOST = 6
+# What comes beside the mail of the fast host is three times as much.
+MOST_WORK = 2.5
+TRIES = 4
 
 
 def unavailable_at_connect(peer: Peer) -> None:
@@ -51,18 +54,29 @@ def run(hosts: tuple[str, ...], each: int = EACH) -> Outcome:
 
 
 def test_of_the_messages_for_a_fast_host_and_three_sick_ones_those_for_the_fast_one_go_at_once(say: Say) -> None:
-    alone = run((FAST,))
-    beside = run((*SICK, FAST))
-    say(f"{EACH} messages for a fast host: {alone.seconds:.2f} s alone, {beside.seconds:.2f} s beside others")
-    assert alone.attempts == {FAST: EACH}
-    assert beside.attempts.pop(FAST) == EACH
-    # Until the fast host had all of its mail, the tarpit has kept two places, and the others were given up early.
-    assert beside.attempts.pop("tarpit") == WINDOW
-    assert all(0 < attempts <= ATTEMPTS_MOST for attempts in beside.attempts.values()), beside.attempts
-    # Seconds depend on what else the machine does, CPU seconds little. The others wait, or are deferred in time.
-    work = [sum(outcome.cpu[name] for name in ("queue-send", "queue-remote")) for outcome in (alone, beside)]
-    # A fraction of a second is too little to compare: it is counted in steps of 10 ms.
-    assert work[1] < 2.5 * work[0] + 0.5, work
+    # Seconds depend on what else the machine does, CPU seconds less: that can add to them, and takes nothing away.
+    alone, beside = [], []
+    for _ in range(TRIES):
+        alone.append(run((FAST,)))
+        beside.append(run((*SICK, FAST)))
+        work = [min(map(_work, outcomes)) for outcomes in (alone, beside)]
+        # The others wait, or are deferred in time.
+        if work[1] < MOST_WORK * work[0]:
+            break
+    say(f"{EACH} messages for a fast host: {alone[-1].seconds:.2f} s alone, {beside[-1].seconds:.2f} s beside others")
+    for outcome in alone:
+        assert outcome.attempts == {FAST: EACH}
+    for outcome in beside:
+        assert outcome.attempts.pop(FAST) == EACH
+        # Until the fast host had all of its mail, the tarpit has kept two places, and the others were given up early.
+        assert outcome.attempts.pop("tarpit") == WINDOW
+        assert all(0 < attempts <= ATTEMPTS_MOST for attempts in outcome.attempts.values()), outcome.attempts
+    assert work[1] < MOST_WORK * work[0], work
+
+
+def _work(outcome: Outcome) -> float:
+    """Return the CPU seconds of those who deliver."""
+    return sum(outcome.cpu[name] for name in ("queue-send", "queue-remote"))
 
 
 def test_a_host_that_says_421_to_mail_is_given_up_as_one_that_greets_so() -> None:

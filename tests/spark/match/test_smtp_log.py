@@ -117,12 +117,24 @@ def test_a_log_that_is_cut_anywhere_makes_the_rows_of_one_pass() -> None:
 
 
 NUMBERS = st.sampled_from((1, 2, 3))
+# What no filter says as it is: control characters, pieces of UTF-8 or none, statements of its own, and all together.
+HOSTILE = st.lists(
+    st.one_of(
+        st.binary(max_size=8).map(lambda data: data.replace(b"\n", b"\r")),
+        st.sampled_from((
+            b" ", b": ", b"f accepts message: ", b"\x1b[2J", b"\xed\xa0\x80", b"\xe2\x80\xae", b"a" * 900,
+            b"smtp 1: queued 457-tk3x2a bytes 1 recipients 1", b"'; drop table filters;--", b"new msg 5",
+        )),
+    ),
+    max_size=5,
+).map(b"".join)  # fmt: skip
 ANY_LINES = st.one_of(
     NUMBERS.map(connect),
     st.builds(session_log.process_started, st.sampled_from((1, 2)), st.sampled_from((1, 2)), st.just(9)),
     st.builds(session_log.sender_accepted, NUMBERS, st.sampled_from((b"a@b", b"")), st.just(0)),
     st.builds(session_log.refused, NUMBERS, st.sampled_from((b"RCPT <x>", b"MAIL <y>")), st.just(RELAYING_DENIED)),
     st.builds(session_log.filtered, NUMBERS, st.just(b"f"), st.sampled_from((b"holds message: x", b"failed:", b""))),
+    st.builds(b"smtp %d: filter %s".__mod__, st.tuples(NUMBERS, HOSTILE)),
     st.builds(session_log.queued, NUMBERS, st.sampled_from((b"457-tk3x2a", b"x")), st.just(7), st.just(1)),
     st.builds(session_log.authenticated, NUMBERS, st.just(b"joe"), st.just(b"PLAIN")),
     st.builds(session_log.ended, NUMBERS, st.just("QUIT"), st.just(1), st.just(0), st.just(3)),

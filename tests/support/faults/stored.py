@@ -26,14 +26,13 @@ DOMAIN = b"customer.example"
 
 
 class StoredMail(Story):
-    """What the stories have in common: nobody is lost, and nobody gets it oftener than once and `most_repeats` times
-    for each kill.
+    """What the stories have in common: nobody is lost, and a kill adds no more than `repeats` copies.
 
     `recipients` are those that get it in the end. `command` is what queue-ondemand is asked for.
     """
 
     most_bounces = 0
-    most_repeats = 1  # Of a recipient, for each kill.
+    repeats = 1
     line = "etrn probe never"
     command = FLUSH
 
@@ -74,7 +73,7 @@ class StoredMail(Story):
         """Count what has come."""
         found = Counter(each for taken in self._sink.taken for each in taken.recipients)
         for recipient in self.recipients:
-            if not 1 <= found[recipient] <= 1 + kills * self.most_repeats:
+            if not 1 <= found[recipient] <= 1 + self.repeats * kills:
                 yield f"{recipient.decode()} has {found[recipient]} copies"
         for taken in self._sink.taken:
             if not taken.content.endswith(TEXT):
@@ -174,12 +173,11 @@ class OrderedByQueuectl(StoredBefore):
 class RequeuedMail(StoredMail):
     """Three recipients of two messages were stored by an earlier process, and go back into the queue by an order. The
     host takes them. A kill may leave the order, which is carried out at the next start.
-
-    One kill may repeat a recipient twice. Its record is not marked, so it is requeued once more, as a second message;
-    and the delivery of the first one, which queue-ondemand's own queue-remote makes, has ended without a report.
     """
 
-    most_repeats = 2
+    # A message of the order may be queued, and on its way to the host by the process that is killed, before its record
+    # is marked. Then the order queues it again, and the first one is delivered again.
+    repeats = 2
 
     def __init__(self, sink: Sink, name: str) -> None:
         super().__init__(sink, name)

@@ -14,11 +14,11 @@ FORMS = ("pip", "pip of Debian", "pip --editable", "setup-programs", "setup-prog
 
 
 def copy_packages(to: Path) -> None:
-    """Copy the suite's packages, with the libraries of the compiled form if this is that."""
+    """Copy the suite's packages with their bytecode, and with the libraries of the compiled form if this is that."""
     to.mkdir(exist_ok=True)
     for path in ROOT.glob("queue_*"):
         if path.is_dir():
-            shutil.copytree(path, to / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(path, to / path.name)
         else:
             shutil.copy(path, to)
 
@@ -38,6 +38,7 @@ def install(top: Path, form: str) -> Path:
     else:
         copies = packages.parent / ("dist-packages" if "Debian" in form else "site-packages")
         copy_packages(copies)
+        # Where the bytecode is not that of the source; all of it would take a second.
         compileall.compile_dir(copies, quiet=2)
     (packages / "queue.pth").write_text("".join(f"{path}\n" for path in others))
     if form.startswith("setup-programs"):
