@@ -183,7 +183,7 @@ def _tiles(reading: Reading) -> Markup:
         oldest = reading.walked.oldest
         tiles.append(("Oldest", "none" if oldest is None else span(reading.at - oldest), "not held, not parked"))
         if stored := sum(each.recipients for each in reading.walked.stored.values()):
-            tiles.append(("Stored", _count(stored), "recipients, for on-demand domains"))
+            tiles.append(("Stored", _count(stored), "recipients of on-demand domains"))
     started = reading.number(b"started")
     day, _, clock = moment(int(started)).partition("T")
     tiles.append(("Up", span(reading.at - started), join("since ", tag("time", day), " ", tag("time", clock))))

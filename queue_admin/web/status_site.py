@@ -144,11 +144,13 @@ class StatusSite:
     def _message(self, name: str) -> Page:
         try:
             layout = open_layout(self._home.queue)
-            stored = find_stored(StoredMail(self._home), name)
+            mail = StoredMail(self._home)
+            stored = find_stored(mail, name)
             try:
                 snapshot = find_message(layout, name)
             except Permanent:
                 if not stored:
+                    mail.check()
                     raise
                 long_id, lines = stored[0].long_id, describe_stored(self._home, stored)
             else:
