@@ -100,7 +100,8 @@ class Pipeline(ClassifyPart):
             return LeftMarks(self._layout)
         except OSError as error:
             why = reason(error)
-            self._notices.alert(f"unable to read {self._layout.queue}/marks: {why}; some mail may be delivered twice")
+            what = "some mail may be delivered twice"
+            self._notices.alert_of_queue(f"unable to read {self._layout.queue}/marks: {why}; {what}")
             return None
 
     def prepare(self, poll: "select.poll", now: float, rules: Rules | None) -> float:
@@ -247,7 +248,7 @@ class Pipeline(ClassifyPart):
         holds = self._holds.current()
         trouble = self._holds.take_trouble()
         if trouble is not None:
-            self._notices.alert(trouble)
+            self._notices.alert_of_queue(trouble)
         return holds
 
     def _classify_requested(self) -> None:

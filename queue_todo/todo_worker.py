@@ -17,7 +17,15 @@ from queue_todo.hold_watch import StandingHolds
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
 from queue_todo.pipeline import UNWRITTEN_MOST, Pipeline
-from queue_todo.worker_records import ClassOrder, Named, Taken, pack_taken, unpack_instruction
+from queue_todo.worker_records import (
+    ClassOrder,
+    Named,
+    SharedAlert,
+    Taken,
+    pack_shared_alert,
+    pack_taken,
+    unpack_instruction,
+)
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import NetstringReader
@@ -27,6 +35,14 @@ HOLDS_RETRY = 60.0  # Seconds between attempts to read queue/holds for the first
 INSTRUCTION_MOST = 1 << 28  # Bytes of a record of the parent: of virtualdomains with very many lines.
 
 
+class WorkerNotices(NoticePipe):
+    """The pipe to the parent, which makes one alert of those of all workers."""
+
+    def alert_of_queue(self, text: str) -> None:
+        """Send an alert about a file that all workers read."""
+        self.put(pack_shared_alert(SharedAlert(text)))
+
+
 class TodoWorker:
     """The parts of a worker's loop. `count` workers share the limits of announced messages."""
 
@@ -34,7 +50,7 @@ class TodoWorker:
         self._layout = layout
         self._commands = commands
         self._reader = NetstringReader(INSTRUCTION_MOST)
-        self._notices = NoticePipe(notices)
+        self._notices = WorkerNotices(notices)
         self._pending = Pending(layout, scans=False)
         self._holds = StandingHolds(layout.queue)
         self._pipeline = Pipeline(layout, self._pending, self._notices, self._holds, count)
@@ -94,7 +110,7 @@ class TodoWorker:
         trouble = self._holds.take_trouble()
         if trouble is not None:
             self._next_holds = now + HOLDS_RETRY
-            self._notices.alert(trouble)
+            self._notices.alert_of_queue(trouble)
 
     def _obey(self, now: float) -> None:
         self._reader.feed(read_available(self._commands) or b"")

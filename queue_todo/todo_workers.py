@@ -8,7 +8,7 @@ starts all daemons again. A message is in the hands of one worker at most, becau
 
 import os
 import select
-from collections import deque
+from collections import Counter, deque
 from typing import NamedTuple
 
 from queue_base.daemon.disk_thread import DiskThread
@@ -20,7 +20,16 @@ from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
 from queue_todo.pipeline import FINISHING, GROUP, UNREAD_MOST, read_lower, sort_waiting
 from queue_todo.todo_worker import TodoWorker, work
-from queue_todo.worker_records import Parked, Taken, WorkerReader, pack_named, pack_order, pack_rules, share_of
+from queue_todo.worker_records import (
+    Parked,
+    SharedAlert,
+    Taken,
+    WorkerReader,
+    pack_named,
+    pack_order,
+    pack_rules,
+    share_of,
+)
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import pack_netstring
@@ -104,7 +113,7 @@ class WorkerLink:
     """A worker as the parent sees it.
 
     sent_first, sent_lower: ids that it was handed; taken: how many of them it has begun. passed: its answers to P.
-    ended: it has closed its pipe.
+    ended: it has closed its pipe. alerts: how often it has made each alert that the others make, too.
     """
 
     def __init__(self, pipes: WorkerPipes) -> None:
@@ -116,6 +125,7 @@ class WorkerLink:
         self.taken = Taken(0, 0)
         self.passed = 0
         self.ended = False
+        self.alerts: Counter[str] = Counter()
 
     @property
     def ahead(self) -> int:
@@ -158,6 +168,7 @@ class Workers(ClassifyPart):
         self._sorts = False  # Whether what the thread does is to sort ids.
         self._asked: deque[WorkerLink] = deque()  # Who has asked whether its lines are in the log, in order.
         self._passed = 0  # Answers to P.
+        self._alerts: Counter[str] = Counter()  # Of all workers, how often each was passed on.
         self._rules: Rules | None = None  # Those that the workers have,
         self._classes: tuple[str, ...] = ()  # and the classes.
 
@@ -253,12 +264,21 @@ class Workers(ClassifyPart):
             elif isinstance(each, Parked):
                 self._pending.park(each.message)
                 self._worked = True
+            elif isinstance(each, SharedAlert):
+                self._alert_once(link, each.text)
             elif each is Ask.WRITTEN:
                 self._asked.append(link)
                 self._notices.put(pack_ask(Ask.WRITTEN))
             else:
                 link.passed += 1
                 self._answer_passed()
+
+    def _alert_once(self, link: WorkerLink, text: str) -> None:
+        """Pass on an alert that each worker makes, once; and again when a worker makes it again."""
+        link.alerts[text] += 1
+        if link.alerts[text] > self._alerts[text]:
+            self._alerts[text] = link.alerts[text]
+            self._notices.alert(text)
 
     def _answer_passed(self) -> None:
         while min(link.passed for link in self._links) > self._passed:

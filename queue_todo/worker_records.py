@@ -12,6 +12,7 @@ From a worker, the notices of queue_wire.pipes.notice, and records that end with
 
     T<first> <lower>   how many of the messages that it got it has begun, of the first class and of the others
     Q<id>              the message is parked
+    E<text>            an alert about a file that all workers read
 
 Both sides are the same program, so what cannot be read is a bug: FormatError.
 """
@@ -29,7 +30,7 @@ from queue_wire.pipes.notice import NOTICE_MOST, Ask, ClassifyRequest, CommandRe
 _TAKEN = re.compile(rb"T(-?[0-9]{1,20}) (-?[0-9]{1,20})")
 _DIGITS = frozenset(b"0123456789")
 # The first bytes of records that are not passed on as they are.
-_OURS = frozenset(b"WPTQ")
+_OURS = frozenset(b"WPTQE")
 _CLASSIFIED = ord("D")
 
 
@@ -61,6 +62,12 @@ class Parked(NamedTuple):
     """A worker has parked a message, because it cannot be read."""
 
     message: int
+
+
+class SharedAlert(NamedTuple):
+    """A worker cannot read a file that all workers read. The others say the same."""
+
+    text: str
 
 
 def share_of(message: int, split: int, count: int) -> int:
@@ -96,6 +103,11 @@ def pack_parked(message: int) -> bytes:
     return b"Q%d\0" % message
 
 
+def pack_shared_alert(alert: SharedAlert) -> bytes:
+    """Return the E record, with its NUL."""
+    return b"E%s\0" % alert.text.encode("utf-8", "backslashreplace").replace(b"\0", b"_")
+
+
 Instruction = Named | Rules | ClassOrder | bytes | ClassifyRequest | Gone | Resubmission
 
 
@@ -128,6 +140,9 @@ def _split_lines(field: bytes) -> list[bytes]:
     return field.split(b"\n") if field else []
 
 
+WorkerRecord = Ask | Taken | Parked | SharedAlert
+
+
 class WorkerReader:
     """Reads what a worker says, and divides it into what is passed on and what is not.
 
@@ -138,10 +153,10 @@ class WorkerReader:
         self._rest = b""
         self.worked = False
 
-    def feed(self, data: bytes) -> list[bytes | Ask | Taken | Parked]:
+    def feed(self, data: bytes) -> list[bytes | WorkerRecord]:
         """Return what `data` completes, in order; bytes are one or more whole records. Raises FormatError."""
         data = self._rest + data
-        found: list[bytes | Ask | Taken | Parked] = []
+        found: list[bytes | WorkerRecord] = []
         begin = start = 0
         size = len(data)
         while start < size:
@@ -190,7 +205,7 @@ def _netstring_end(data: bytes, start: int) -> int:
     return end
 
 
-def _unpack_ours(record: bytes) -> Ask | Taken | Parked:
+def _unpack_ours(record: bytes) -> WorkerRecord:
     if record[:1] == b"T":
         match = _TAKEN.fullmatch(record)
         if match is None:
@@ -198,6 +213,8 @@ def _unpack_ours(record: bytes) -> Ask | Taken | Parked:
         return Taken(int(match[1]), int(match[2]))
     if record[:1] == b"Q":
         return Parked(unpack_id(record[1:]))
+    if record[:1] == b"E":
+        return SharedAlert(record[1:].decode("utf-8", "backslashreplace"))
     if len(record) != 1:
         raise FormatError(f"worker: unknown record: {quoted(record)}")
     return Ask(record.decode("ascii"))

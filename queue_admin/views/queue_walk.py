@@ -25,7 +25,7 @@ from queue_base.errors import Temporary, reason
 from queue_base.queue.hold_marks import DELETED
 from queue_base.queue.layout import PRIORITY, Layout
 from queue_base.queue.marks_file import LeftMarks
-from queue_wire.files.envelope import unpack_info, unpack_todo
+from queue_wire.files.envelope import unpack_info, unpack_info_class, unpack_todo
 from queue_wire.files.marks import identify
 from queue_wire.files.recipients import unpack_pending, unpack_piece
 from queue_wire.format_error import FormatError
@@ -65,6 +65,15 @@ class WalkedMessage:
             return self._envelope[0]
         try:
             return unpack_info(self._walk.read("info", self.name, _INFO_MOST))
+        except (OSError, FormatError):
+            return None
+
+    def priority(self) -> str | None:
+        """Return the class, empty for the first one; None if it cannot be read."""
+        if self._envelope is not None:
+            return self._walk.layout.class_of(int(self.name))
+        try:
+            return unpack_info_class(self._walk.read("info", self.name, _INFO_MOST))[1]
         except (OSError, FormatError):
             return None
 

@@ -8,6 +8,7 @@ from queue_admin.views.ranking import Ranking, reason_key
 from queue_wire.files.last_result import short_reason
 
 UNKNOWN = b"(unknown)"
+FIRST = b"(the first class)"
 UNTRIED = b"(none: not deferred yet, or its destination is dead)"
 
 
@@ -34,6 +35,11 @@ def _by_uid(message: WalkedMessage) -> dict[bytes, int]:
     return _whole(UNKNOWN if uid is None else b"%d" % uid, message)
 
 
+def _by_priority(message: WalkedMessage) -> dict[bytes, int]:
+    priority = message.priority()
+    return _whole(UNKNOWN if priority is None else priority.encode() or FIRST, message)
+
+
 def _by_reason(message: WalkedMessage) -> dict[bytes, int]:
     found: dict[bytes, int] = {}
     for text in message.last_texts():
@@ -51,6 +57,7 @@ RANKINGS: dict[str, Callable[[WalkedMessage], dict[bytes, int]]] = {
     "sender": _by_sender,
     "sender-domain": _by_sender_domain,
     "uid": _by_uid,
+    "priority": _by_priority,
     "reason": _by_reason,
 }
 

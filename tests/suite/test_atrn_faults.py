@@ -186,11 +186,12 @@ def test_of_a_thousand_hosts_that_ask_at_once_some_get_their_mail_and_the_rest_c
     mail.control("smtpdlimits", "exempt 127.0.0.0/8\n")
     mail.control("concurrencyincoming", f"{HOSTS + 100}\n")
     mail.control("relayclients", "127.0.0.1\n")
-    domains = [domain_of(number) for number in range(HOSTS)]
+    # One more, whose host asks before the others: the daemons load code for the first one.
+    domains = [domain_of(number) for number in range(HOSTS + 1)]
     mail.control("ondemand", "".join(f"{domain.decode()}:atrn\n" for domain in domains))
-    mail.control("ondemandusers", "".join(f"u{number}:{domain_of(number).decode()}\n" for number in range(HOSTS)))
+    mail.control("ondemandusers", "".join(f"u{number}:{domain.decode()}\n" for number, domain in enumerate(domains)))
     verifier = make_verifier(PASSWORD.encode(), b"0123456789abcdef")
-    give_users(mail, **{f"u{number}": verifier for number in range(HOSTS)})
+    give_users(mail, **{f"u{number}": verifier for number in range(HOSTS + 1)})
     for domain in domains:
         store_on_demand(mail.home, domain, [[b"ann@" + domain]], data=TEXT)
     with ExitStack() as stack:
@@ -199,6 +200,9 @@ def test_of_a_thousand_hosts_that_ask_at_once_some_get_their_mail_and_the_rest_c
         stack.enter_context(read_log(smtpd))
         sink = stack.enter_context(Sink())
         daemons = ("queue-ondemand", "queue-remote", "queue-send")
+        with OdmrHost(smtpd, f"u{HOSTS}") as host:
+            assert host.ask() == 250
+            host.take(sink)
         before = {name: memory(suite, name) for name in daemons}
         small = smtpd.memory()
         hosts = []

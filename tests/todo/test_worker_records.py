@@ -8,12 +8,14 @@ from queue_todo.worker_records import (
     ClassOrder,
     Named,
     Parked,
+    SharedAlert,
     Taken,
     WorkerReader,
     pack_named,
     pack_order,
     pack_parked,
     pack_rules,
+    pack_shared_alert,
     pack_taken,
     share_of,
     unpack_instruction,
@@ -126,7 +128,10 @@ def test_lines_alone_are_no_work() -> None:
     assert reader.feed(pack_log(b"Dear log") + pack_taken(Taken(1, 0))) and not reader.worked
 
 
-@given(st.lists(st.sampled_from([b"Lx\0", b"W\0", b"3:Cab,", b"DR7\0", b"T1 2\0", b"12", b"\0", b":", b"Q", b"K5\0"])))
+PIECES = [b"Lx\0", b"W\0", b"3:Cab,", b"DR7\0", b"T1 2\0", b"12", b"\0", b":", b"Q", b"K5\0", b"Ex\0"]
+
+
+@given(st.lists(st.sampled_from(PIECES)))
 def test_whatever_bytes_come_the_records_that_are_not_taken_out_are_passed_on(pieces: list[bytes]) -> None:
     data = b"".join(pieces)
     try:
@@ -134,7 +139,7 @@ def test_whatever_bytes_come_the_records_that_are_not_taken_out_are_passed_on(pi
     except FormatError:
         return
     passed = b"".join(each for each in found if isinstance(each, bytes))
-    records = [record for record in NoticeReader().feed(data) if record[:1] not in (b"W", b"P", b"T", b"Q")]
+    records = [record for record in NoticeReader().feed(data) if record[:1] not in (b"W", b"P", b"T", b"Q", b"E")]
     assert NoticeReader().feed(passed) == records
 
 
@@ -144,3 +149,9 @@ def test_whatever_bytes_come_the_records_that_are_not_taken_out_are_passed_on(pi
 def test_what_no_worker_says_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError):
         WorkerReader().feed(data)
+
+
+@given(st.text().filter(lambda text: "\0" not in text))
+def test_an_alert_about_a_file_that_all_read_comes_back(text: str) -> None:
+    [found] = WorkerReader().feed(pack_shared_alert(SharedAlert(text)))
+    assert found == SharedAlert(text)

@@ -17,6 +17,7 @@ from queue_base.queue.class_trees import make_class_tree
 from queue_base.queue.layout import Presence, open_layout
 from queue_todo.pipeline import GROUP
 from queue_todo.worker_records import share_of
+from queue_wire.files.standing_hold import StandingHold, pack_holds
 from queue_wire.pipes.notice import (
     ANNOUNCE,
     CLASSIFY,
@@ -299,6 +300,22 @@ def test_a_corrupt_message_is_parked_once_and_a_refused_one_is_tried_again_at_on
         assert todo.notice().message == refused
         assert todo.exit() == 0
         assert sum("parked" in line for line in todo.lines) == 1
+
+
+def test_holds_that_cannot_be_read_are_one_alert_of_all_workers(home: Home) -> None:
+    holds = Path(home.queue, "holds")
+    with TodoDaemon(home, workers=3) as todo:
+        workers_of(todo, 3)
+        assert todo.notices(len(queue_many(home, 30)))
+        for _ in range(2):
+            holds.mkdir()
+            assert todo.notices(len(queue_many(home, 60)))
+            holds.rmdir()
+            holds.write_bytes(pack_holds([StandingHold(uid=12345, reason=b"spam")]))
+            assert todo.notices(len(queue_many(home, 60)))
+            holds.unlink()
+        assert todo.exit() == 0
+        assert sum("alert: queue-todo: unable to read" in line for line in todo.lines) == 2
 
 
 @pytest.mark.parametrize("words", [["--workers"], ["--workers", "0"], ["--workers", "17"], ["--workers", "2", "3"]])

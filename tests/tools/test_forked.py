@@ -12,6 +12,7 @@ from support.processes import forked
 from support.processes.forked import BIN, can_fork, fork_piped
 from support.processes.suite import Suite, program, wait_until
 from support.queues.home import make_home
+from support.queues.inflow import patched_programs
 
 DAEMONS = ("queue-clean", "queue-intake", "queue-local", "queue-pickup", "queue-remote", "queue-todo")
 
@@ -112,3 +113,31 @@ def test_a_forked_suite_that_cannot_start_says_why_and_ends_with_the_same_code(t
         suite = Suite(home, executed=executed)
         found.append((suite.process.wait(60), suite.stop(), suite.lines))
     assert found[0] == found[1] and found[0][0] == 111 and found[0][2]
+
+
+def test_of_a_forked_suite_queue_send_has_its_wrapper_and_a_daemon_that_is_another_one_is_executed(
+    home: Home, tmp_path: Path
+) -> None:
+    wrapper = ("sh", "-c", f'echo "$2" >"{tmp_path}/wrapped"; exec "$@"', "sh")
+    programs = patched_programs(tmp_path, queue_clean=f"open({str(tmp_path / 'another')!r}, 'w').close()")
+    with Suite(home, programs=programs, send_wrapper=wrapper) as suite:
+        assert isinstance(suite.process, forked.Forked)
+        wait_until((tmp_path / "another").exists)
+        others = [suite.daemon(name) for name in DAEMONS if name != "queue-clean"]
+        ours = Path(f"/proc/{suite.daemon('queue-clean')}/cmdline").read_bytes()
+    assert len(others) == len(DAEMONS) - 1 and os.fsencode(programs / "queue-clean") in ours
+    assert (tmp_path / "wrapped").read_text() == f"{BIN / 'queue-send'}\n"
+
+
+def test_a_suite_whose_programs_that_are_no_daemons_are_others_is_executed(home: Home, tmp_path: Path) -> None:
+    with Suite(home, programs=patched_programs(tmp_path, queue_enqueue="import os")) as suite:
+        assert isinstance(suite.process, subprocess.Popen)
+
+
+def test_what_cannot_be_written_at_its_end_gives_the_code_of_python(home: Home) -> None:
+    words = ["--home", home.path, "list", "--help"]
+    with Path("/dev/full").open("wb") as full, Path(os.devnull).open("r+b") as nothing:
+        command = [*program("queuectl"), *words]
+        executed = subprocess.run(command, stdin=nothing, stdout=full, stderr=nothing, timeout=60)
+        numbers = {0: nothing.fileno(), 1: full.fileno(), 2: nothing.fileno()}
+        assert forked.fork("queuectl", [str(BIN / "queuectl"), *words], numbers).wait() == executed.returncode != 0

@@ -189,7 +189,10 @@ def _lines(facts: dict[str, Any], oldest: float | None) -> list[str]:
 def _stored(home: Home) -> int | None:
     """Return how many messages are stored, COUNTED_MOST if there are more, None if that cannot be read."""
     try:
-        return StoredMail(home).count()
+        mail = StoredMail(home)
+        count = mail.count()
+        mail.check()
+        return count
     except Temporary:
         return None
 

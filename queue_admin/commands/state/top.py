@@ -28,11 +28,12 @@ from queue_base.queue.layout import open_layout
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
 @click.pass_context
 def command(context: click.Context, queues: tuple[str, ...], by: str, limit: int, watch: bool, form: str) -> None:
-    """Show which domains, senders, users or reasons have the most messages in the queue.
+    """Show which domains, senders, users, classes or reasons have the most messages in the queue.
 
     The columns are messages, recipients that are left, bytes, and the key. A message with recipients in two domains
-    counts for both. `uid` is the user who injected it. `reason` is why its recipients were deferred last, without what
-    differs each time, such as addresses. QUEUE is as for `queuectl shape`; default all of them.
+    counts for both. `uid` is the user who injected it, `priority` its class (control/priorities). `reason` is why its
+    recipients were deferred last, without what differs each time, such as addresses. QUEUE is as for `queuectl shape`;
+    default all of them.
 
     --watch shows rates, destinations and processes, new each 2 s, and the ranking of the last walk over the queue; of
     several queues the rates of each, and one ranking.

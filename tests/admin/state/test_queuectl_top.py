@@ -23,6 +23,7 @@ from queue_admin.views import ranking
 from queue_admin.views.live_screen import LiveQueue, live_lines
 from queue_admin.views.ranking import Ranking, reason_key
 from queue_base.home import Home
+from queue_base.queue.class_trees import make_class_tree
 from queue_wire.admin.figure import Figure
 from queue_wire.files.last_result import pack_header, pack_result
 from support.processes.suite import program
@@ -85,6 +86,19 @@ def test_each_ranking_counts_messages_recipients_and_bytes(queue: Queue, capsys:
         ("(unknown)", 2, 4, 36), ("1000", 2, 2, 2 * size), ("1", 1, 1, 18),
     ]  # fmt: skip
     assert rows(queue, capsys, "incoming") == [("one.example", 1, 1, 18)]
+
+
+def test_messages_are_ranked_by_their_class(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+    queue.queued()
+    queue.classified(remote=b"Tx@y\0")
+    bulk = queue.classified(remote=b"Tx@y\0Ty@y\0")
+    queue.put(queue.layout.hashed("info", bulk), b"Fa@b\0Pbulk\0")
+    make_class_tree(queue.layout, "bulk")
+    queue.put(queue.layout.todo_in("bulk", queue.mess()), b"u1\0p2\0Fa@b\0Tc@d\0")
+    broken = queue.classified(remote=b"Tx@y\0")
+    queue.put(queue.layout.hashed("info", broken), b"Fa@b\0Q")
+    found = {key: numbers[:2] for key, *numbers in rows(queue, capsys, "--by", "priority")}
+    assert found == {"(the first class)": [2, 2], "bulk": [2, 3], "(unknown)": [1, 1]}
 
 
 def test_messages_are_ranked_by_the_reason_of_their_last_deferral(

@@ -149,17 +149,21 @@ def close_all(numbers: Iterable[int]) -> None:
         os.closerange(number, number + 1)  # That of the listing is closed already.
 
 
-def executes(mains: dict[str, Main], wrappers: dict[str, list[str]]) -> Callable[[Any, Any], NoReturn]:
+def executes(
+    mains: dict[str, Main], wrappers: dict[str, list[str]], replaced: dict[str, str]
+) -> Callable[[Any, Any], NoReturn]:
     """Return an execv() that runs a main() of these programs, by their paths, in this process.
 
-    A program that `wrappers` has words for, by its name, is executed with those words before its own.
+    A program that `wrappers` has words for, by its name, is executed with those words before its own, and one of
+    `replaced` is executed from another path.
     """
 
     def execute(path: str, words: list[str]) -> NoReturn:
-        wrapper = wrappers.get(os.path.basename(words[1])) if len(words) > 1 else None
-        if wrapper:
+        name = os.path.basename(words[1]) if len(words) > 1 else ""
+        if name in wrappers or name in replaced:
+            command = [*wrappers.get(name, []), words[0], replaced.get(name, words[1]), *words[2:]]
             os.execv = _execv
-            os.execvp(wrapper[0], [*wrapper, *words])
+            os.execvp(command[0], command)
         main = mains.get(words[1]) if path == sys.executable and len(words) > 1 else None
         if main is None:
             _execv(path, words)
@@ -229,7 +233,7 @@ def run(words: list[str]) -> None:
     gc.freeze()
     request = serve(socket.socket(fileno=int(number)))
     if mains:
-        os.execv = executes(mains, request["wrappers"])
+        os.execv = executes(mains, request["wrappers"], request["replaced"])
     end(main)
 
 

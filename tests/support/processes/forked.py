@@ -31,6 +31,7 @@ DAEMONS = {
     "queue-clean": "queue_clean.main",
     "queue-intake": "queue_intake.main",
     "queue-local": "queue_local.main",
+    "queue-ondemand": "queue_ondemand.main",
     "queue-pickup": "queue_inject.pickup.main",
     "queue-remote": "queue_remote.main",
     "queue-send": "queue_send.main",
@@ -179,11 +180,13 @@ def fork(
     session: bool = False,
     variables: Mapping[str, str] | None = None,
     wrappers: Mapping[str, Sequence[str]] | None = None,
+    replaced: Mapping[str, str] | None = None,
 ) -> Forked:
     """Start a program, with the words of its command line from its path on; descriptors: by their number in it.
 
     With `session` it begins a session of its own; `variables` are added to the environment. `wrappers` are words
-    before the command of a program that it executes, by that one's name: that one is executed in truth.
+    before the command of a program that it executes, and `replaced` has another path for it, both by its name: that one
+    is executed in truth.
     """
     reader, writer = os.pipe()
     request = {
@@ -193,7 +196,8 @@ def fork(
         "directory": os.getcwd(),
         "umask": _umask(),
         "session": session,
-        "wrappers": {name: list(words) for name, words in (wrappers or {}).items()},
+        "wrappers": {name: list(words) for name, words in (wrappers or {}).items() if words},
+        "replaced": dict(replaced or {}),
     }
     try:
         with _lock:

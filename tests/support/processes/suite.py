@@ -37,10 +37,10 @@ class Suite:
     """A running suite. Use it as a context manager: it is stopped with TERM, and killed if that takes too long.
 
     `wrapper` are words before the command, which must exec it, and `send_wrapper` such words before that of queue-send,
-    or of queue-start where it is no fork. `on_line` is called with each line of the log as it
-    comes, in a thread of its own. `log` is a descriptor to which the log goes instead; none of it is known here.
-    `inherited` are descriptors that it gets under their numbers. It is a fork where that shows the same
-    (support.processes.forked), and with `executed` never. `options` are further ones of queue-start.
+    or of queue-start where it is no fork. `on_line` is called with each line of the log as it comes, in a thread of its
+    own. `log` is a descriptor to which the log goes instead; none of it is known here. `inherited` are descriptors that
+    it gets under their numbers. It is a fork where that shows the same (support.processes.forked), and with `executed`
+    never; daemons that are others in `programs` are executed. `options` are further ones of queue-start.
     """
 
     def __init__(
@@ -61,10 +61,12 @@ class Suite:
         self._on_line = on_line
         self.lines: list[str] = []
         self._more = threading.Condition()
-        plain = user is None and not wrapper and not inherited and programs == BIN
+        replaced = daemons_replaced(programs)
+        plain = user is None and not wrapper and not inherited and not options and replaced is not None
         self.process: subprocess.Popen[bytes] | Forked
         if plain and not executed and can_fork("queue-start"):
-            self.process = _fork(home, log, options, send_wrapper)
+            wrappers = {"queue-send": send_wrapper}
+            self.process = _fork(home, log, wrappers, replaced or {})
         else:
             self.process = subprocess.Popen(
                 [*(wrapper or send_wrapper), *program("queue-start", programs), "--home", home.path, *options],
@@ -186,14 +188,30 @@ class Suite:
         self.process.wait(30)
 
 
-def _fork(home: Home, log: int, options: tuple[str, ...], send_wrapper: tuple[str, ...]) -> Forked:
+def daemons_replaced(programs: Path) -> dict[str, str] | None:
+    """Return the paths of the daemons that are others than in BIN, by name; None if anything else is another."""
+    if programs == BIN:
+        return {}
+    found = {}
+    for ours in BIN.iterdir():
+        path = programs / ours.name
+        if not path.exists() or path.read_bytes() != ours.read_bytes():
+            if ours.name not in forked.DAEMONS:
+                return None
+            found[ours.name] = str(path)
+    return found or None
+
+
+def _fork(
+    home: Home, log: int, wrappers: dict[str, tuple[str, ...]], replaced: dict[str, str]
+) -> Forked:
     """Start a suite as a fork, with its log on a descriptor, or on a pipe."""
     reader, writer = os.pipe() if log == subprocess.PIPE else (-1, os.dup(log))
     nothing = os.open(os.devnull, os.O_RDWR)
-    words = [str(BIN / "queue-start"), "--home", home.path, *options]
-    wrappers = {"queue-send": send_wrapper}
+    words = [str(BIN / "queue-start"), "--home", home.path]
+    numbers = {0: nothing, 1: writer, 2: writer}
     try:
-        process = fork("queue-start", words, {0: nothing, 1: writer, 2: writer}, session=True, wrappers=wrappers)
+        process = fork("queue-start", words, numbers, session=True, wrappers=wrappers, replaced=replaced)
     finally:
         os.close(nothing)
         os.close(writer)
