@@ -7,12 +7,16 @@ were started for it: a delivery number is that of the latest `starting delivery`
 A message that was requeued has a later birth than its `new msg N`: then the first line about N after the birth is
 another one. After a kill a message is logged as new once more, with the same `info msg N`; another `info msg N` is that
 of the next message, whose predecessor's end was lost with the log.
+
+Recipients that are stored for an on-demand domain outlast the `end msg N`. The lines about them name the long id, so
+they are chosen until each of these recipients is done or requeued.
 """
 
 import re
 from typing import NamedTuple
 
 from queue_wire import logline
+from queue_wire.ids import pack_long_id
 
 AFTER_END = 600 * 1_000_000_000  # Nanoseconds after the end in which the lines of its bounce come.
 _ABOUT = re.compile(rb"([a-z]+) msg (\d{1,20})(?![\d])")
@@ -20,6 +24,8 @@ _STARTING = re.compile(rb"starting delivery (\d{1,20}): msg (\d{1,20}) to ")
 _DELIVERY = re.compile(rb"delivery (\d{1,20}): ")
 _MADE = re.compile(rb"(bounce|delay) msg \d+ qp (\d{1,18})\Z")
 _TROUBLE = re.compile(rb"(?:alert|warning): (?:[^ ]+: )?.*?\bmsg (\d{1,20})(?!\d)", re.DOTALL)
+_ONDEMAND = re.compile(rb"ondemand ([^ ]+) ([a-z]+) (\d{1,20}-[0-9a-z]{1,20}): ?(.*)", re.DOTALL)
+_RECIPIENT = re.compile(rb"(?:.* )?to ([^ ]+)", re.DOTALL)
 _TRIPLE = re.compile(rb"(?:triple|double) bounce: discarding bounce/(\d{1,20})\Z")
 
 
@@ -53,31 +59,41 @@ class MessageLog:
         self._open: set[bytes] = set()  # Deliveries of it in flight.
         self._wanted: dict[int, str] = {}  # By the pid of its injector, the kind of its own mail to come.
         self._new: tuple[bytes, int] = b"", 0  # The latest `new msg` line, while some are wanted.
+        self._long_id = pack_long_id(message, birth).encode()
+        self._stored: set[tuple[bytes, bytes]] = set()  # Domain and recipient of what is stored on demand.
 
     @property
     def ended(self) -> bool:
-        """Whether its end has come."""
-        return self._ended is not None
+        """Whether its end has come, and that of what is stored of it."""
+        return self._ended is not None and not self._stored
+
+    @property
+    def stored(self) -> bool:
+        """Whether recipients of it are stored for an on-demand domain."""
+        return bool(self._stored)
 
     @property
     def over(self) -> bool:
         """Whether no more lines are to be looked at."""
-        return self._ended is not None and not self._wanted
+        return self.ended and not self._wanted
 
     def may_concern(self, line: bytes) -> bool:
         """Return whether a line, with or without its stamp, has to be taken. Most have not, and this is quick."""
         if self._needle in line or (self._open and b"delivery " in line):
             return True
-        if self._ended is not None:
+        if self._wanted and (b"new msg " in line or b"info msg " in line):
             return True
-        if self._wanted:
-            return b"new msg " in line or b"info msg " in line
-        return b"/" + self._number in line
+        if self._ended is not None:
+            return self._wanted != {} or b"ondemand " in line
+        return b"/" + self._number in line or b"ondemand " in line
 
     def take(self, when: int, text: bytes) -> list[tuple[int, bytes]]:
         """Take the next line, with its time in nanoseconds; return the lines that are known now to be about it."""
         if when < self._birth or self.over:
             return []
+        if self._is_stored(text):
+            self.began = True
+            return [(when, text)]
         if self._ended is not None and when > self._ended + AFTER_END:
             self._wanted.clear()
             return []
@@ -102,6 +118,27 @@ class MessageLog:
             self._wanted[int(own[2])] = own[1].decode("ascii")
         found, self._again = [*self._again, (when, text)], []
         return found
+
+    def _is_stored(self, text: bytes) -> bool:
+        """Return whether a line is about what is stored of the message on demand."""
+        line = _ONDEMAND.match(text)
+        if line is None:
+            return False
+        domain, what, long_id, rest = line.groups()
+        if what == b"stored" and self._ended is None and long_id.startswith(self._number + b"-"):
+            # The birth of a message that was requeued, or that is named by its `new msg` line, is another one.
+            self._long_id = long_id
+        if long_id != self._long_id:
+            return False
+        recipient = _RECIPIENT.match(rest)
+        if recipient is not None:
+            # The line about a result has the first 300 bytes of a long recipient.
+            one = domain, recipient[1][:300]
+            if what == b"stored":
+                self._stored.add(one)
+            elif what in (b"done", b"requeued"):
+                self._stored.discard(one)
+        return True
 
     def _concerns(self, text: bytes) -> bool:
         starting = _STARTING.match(text)

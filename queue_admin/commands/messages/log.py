@@ -43,8 +43,9 @@ def command(
     """Print all lines of the log about one message, and about nothing else.
 
     That is from its arrival to its end, with the results of its deliveries, also of a message that has left the queue
-    long ago, if the log still has it. ID is a long id; a bare number is the message that is in the queue now. The
-    last line names the messages in which its sender was told that it bounced, or is delayed.
+    long ago, if the log still has it. The end of what was stored for an on-demand domain is its delivery. ID is a long
+    id; a bare number is the message that is in the queue now. The last line names the messages in which its sender was
+    told that it bounced, or is delayed.
 
     The log may be that of multilog, svlogd, s6-log (with time stamps; compressed files too) or the journal.
     Exit 1: the log has no line about it.
@@ -118,7 +119,7 @@ def _show(when: int, text: bytes, form: str, flush: bool) -> None:
 def follow_lines(
     home: Home, source: LogSource, found: MessageLog, message: int, birth: int
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines about the message of `found`, also new ones, until its end.
+    """Yield the lines about the message of `found`, also new ones, until its end and that of what is stored of it.
 
     A message that is not in the queue any more, or whose end has been logged, has SETTLE seconds for its last lines:
     those of its bounce come after its end.
@@ -135,7 +136,7 @@ def follow_lines(
                     return
             if (left := look_at - time.monotonic()) > 0:
                 follower.wait(left)
-            elif gone:
+            elif gone and not found.stored:
                 return
             else:
                 gone, look_at = found.ended or not _is_here(home, message, birth), time.monotonic() + SETTLE

@@ -146,7 +146,40 @@ def test_a_delay_notice_is_found_and_a_bounce_that_never_comes_is_not_waited_for
     assert log.over and len(found) == 4
 
 
-@given(st.lists(st.one_of(st.sampled_from([line for _, line in timed(LINES)]), garbage), max_size=30))
+STORED = f"""\
+1 new msg 457
+1 info msg 457: bytes 5 from <ann@example.org> qp 3 uid 7
+1 starting delivery 3: msg 457 to remote joe@shop.example
+2 ondemand shop.example stored {ID}: bytes 5 from <ann@example.org> to joe@shop.example
+2 ondemand shop.example stored {ID}: bytes 5 from <ann@example.org> to jim@shop.example
+2 delivery 3: success: stored_for_shop.example/
+2 end msg 457
+"""
+OTHERS = """\
+1000 new msg 457
+1000 info msg 457: bytes 5 from <ann@example.org> qp 4 uid 7
+1000 ondemand shop.example stored 457-h5x3k2j1z9: bytes 5 from <ann@example.org> to joe@shop.example
+1001 end msg 457
+1002 ondemand shop.example started: etrn
+1003 ondemand shop.example done 457-h5x3k2j1z9: to joe@shop.example success: ok/
+"""
+LATER = f"""\
+1003 ondemand shop.example stays {ID}: to jim@shop.example deferral: later/
+1003 ondemand shop.example done {ID}: to joe@shop.example success: ok/
+"""
+LAST = f"2000 ondemand shop.example requeued {ID}: qp 8 to jim@shop.example\n"
+
+
+def test_what_is_stored_on_demand_has_its_lines_until_it_is_delivered() -> None:
+    found, log = chosen(STORED + OTHERS + LATER)
+    assert found == (STORED + LATER).splitlines()
+    assert log.stored and not log.ended and not log.over
+    found, log = chosen(STORED + OTHERS + LATER + LAST + LATER)
+    assert found == (STORED + LATER + LAST).splitlines()
+    assert log.over and not log.stored
+
+
+@given(st.lists(st.one_of(st.sampled_from([line for _, line in timed(LINES + STORED + LATER)]), garbage), max_size=30))
 def test_any_lines_in_any_order_are_only_lines(lines: list[bytes]) -> None:
     log = MessageLog(457, BIRTH)
     for number, line in enumerate(lines):
