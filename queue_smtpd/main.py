@@ -78,8 +78,7 @@ Exit code 0: the connection has ended, or TERM came; 100: wrong usage; 111: trou
 # Seconds between looks for what is too late.
 TICK_SECONDS = 1.0
 NO_CERTIFICATE = (
-    "unable to serve role submissions: it needs a certificate, and there is none that can be used; control/smtpdcert "
-    "names it"
+    "unable to serve role %s: it needs a certificate, and there is none that can be used; control/smtpdcert names it"
 )
 # Under a super-server each connection is a process of its own, so it has nothing to count.
 _NO_LIMIT = ClientLimit(0, 0)
@@ -170,7 +169,7 @@ def run_connection(
         log.write([alert(fault) for fault in certificates.take(read_pem_files(home))])
     context = certificates.context
     if listener.role in IMPLICIT_TLS and context is None:
-        raise Temporary(NO_CERTIFICATE)
+        raise Temporary(NO_CERTIFICATE % listener.role.value)
     leave_root(home)
     config = local_config(read_config(home)) if local else read_config(home)
     limits = ClientLimits(
@@ -295,13 +294,14 @@ def without_submissions(
 ) -> tuple[list[Listener], list[ListeningSocket]]:
     """Return the listeners and sockets that can do without a certificate. Raises Temporary if there are none."""
     kept = [each for each in listeners if each.role not in IMPLICIT_TLS]
+    why = NO_CERTIFICATE % " and ".join(sorted({each.role.value for each in listeners if each not in kept}))
     if len(kept) < len(listeners):
         if not kept:
-            raise Temporary(NO_CERTIFICATE)
-        log.write([alert(f"{NO_CERTIFICATE}; its listeners are left out, and the others go on")])
+            raise Temporary(why)
+        log.write([alert(f"{why}; its listeners are left out, and the others go on")])
     sockets = [each for each in given if each.listener in kept]
     if given and not sockets:
-        raise Temporary(NO_CERTIFICATE)
+        raise Temporary(why)
     return kept, sockets
 
 

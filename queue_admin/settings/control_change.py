@@ -18,7 +18,7 @@ from queue_admin.home.modes import CONTROL_FILE_MODE
 from queue_admin.home.tree import unable_to
 from queue_admin.messages.admin_client import connect
 from queue_admin.printable import visible
-from queue_admin.settings.control_faults import check_new
+from queue_admin.settings.control_faults import check_new, lacks_keeper
 from queue_admin.settings.control_values import ask_running, running_in
 from queue_base.accounts import SMTPD_ACCOUNT, Owner
 from queue_base.control import read_control
@@ -163,4 +163,6 @@ def _take_in(home: Home, file: ControlFile) -> str:
     if unknown or not found or any(check != wanted for check, _ in found):
         why = unknown or ("a daemon has another value" if found else "no daemon says that it has it")
         raise Temporary(f"control/{file.name} is changed, but not in force: {why}")
+    if file.name == "ondemand" and lacks_keeper(home):
+        return "not in force yet; start the suite again, because queue-ondemand does not run"
     return "in force"

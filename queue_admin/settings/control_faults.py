@@ -9,8 +9,10 @@ import re
 import stat
 import subprocess
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
+from queue_admin.messages.admin_client import OnDemandClient, runs
 from queue_base.accounts import SMTPD_ACCOUNT, Owner, queue_owner
 from queue_base.control import check_modes, read_control, read_limit_lines, read_me, read_parsed, read_rules
 from queue_base.daemon.processes import command as program
@@ -87,6 +89,8 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
         yield from _unusable_listeners(home)
     if not faulty & {"ondemand", "ondemandusers"}:
         yield from _idle_customers(home)
+    if "ondemand" not in faulty:
+        yield from _keeperless_queues(home)
     if not faulty & {"checkpassword", "ondemandusers", "smtpdusers"}:
         yield from _unknown_customers(home)
     yield from _unreadable_users(home)
@@ -296,6 +300,27 @@ def _unreadable_users(home: Home) -> Iterator[ControlFault]:
         why = f"account {SMTPD_ACCOUNT} may not read it, so nobody can authenticate"
         mend = f"chgrp {SMTPD_ACCOUNT} and chmod 640 allow it"
         yield ControlFault("smtpdusers", None, f"{why}; {mend}")
+
+
+def lacks_keeper(home: Home) -> bool:
+    """Return whether a queue runs without the queue-ondemand that control/ondemand asks for. Raises Temporary."""
+    if not read_parsed(home, "ondemand", unpack_ondemand) or not runs(home):
+        return False
+    try:
+        with OnDemandClient(home):
+            return False
+    except Temporary:
+        return True
+
+
+def _keeperless_queues(home: Home) -> Iterator[ControlFault]:
+    """Yield the queues whose suite was started before control/ondemand was made; none if that cannot be told."""
+    for one in home.each():
+        with suppress(Temporary):
+            if lacks_keeper(one):
+                which = "" if home.is_chosen else f" in queue {one.name}"
+                why = f"queue-ondemand does not run{which}, so nothing is stored; start the suite again"
+                yield ControlFault("ondemand", None, why)
 
 
 def _local_on_demand(home: Home) -> Iterator[ControlFault]:

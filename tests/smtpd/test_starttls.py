@@ -149,9 +149,9 @@ def test_without_a_certificate_mx_takes_mail_and_submissions_does_not_start(inta
             assert client.noop()[0] == 250
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", left_out))
-    daemon = SmtpdDaemon(intake.home, ("submissions",))
+    daemon = SmtpdDaemon(intake.home, ("submissions", "odmrs"))
     assert daemon.process.wait(60) == 111
-    assert daemon.said(b"fatal: unable to serve role submissions: it needs a certificate")
+    assert daemon.said(b"fatal: unable to serve role odmrs and submissions: it needs a certificate")
     with daemon:
         pass
 

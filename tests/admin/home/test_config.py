@@ -362,6 +362,17 @@ def test_what_queue_local_reads_is_in_force_when_the_set_ends_or_the_command_say
     assert queuectl(home, "config", "set", "localtimeout", "91")[0].endswith(": in force\n")
 
 
+def test_the_first_line_of_ondemand_is_not_in_force_before_queue_ondemand_runs(home: Home, suite: Suite) -> None:
+    assert queuectl(home, "config", "set", "ondemand", "shop.example:etrn")[0] == (
+        "control/ondemand changed: not in force yet; start the suite again, because queue-ondemand does not run\n"
+    )
+    assert queuectl(home, "config", "check", code=1)[0] == (
+        "control/ondemand: queue-ondemand does not run, so nothing is stored; start the suite again\n"
+    )
+    suite.stop()
+    assert queuectl(home, "config", "check") == ("", "")
+
+
 def test_what_is_not_confirmed_is_not_told_as_in_force(home: Home, suite: Suite) -> None:
     for name, value, when in (
         ("processesremote", "2", "not in force yet; queue-start reads it when it starts the suite again"),
