@@ -194,6 +194,7 @@ class Keeper:
         self._is_storing = False
         self._runs: dict[bytes, DomainRun] = {}
         self._waiting: deque[DomainRun] = deque()
+        self._is_starting = False
         self._begun = 0  # How many runs have begun, without those of hosts that have asked with ATRN.
         # By each of their domains, which no other run may have meanwhile; and those whose connection is being closed.
         self._reversals: dict[bytes, _HostRuns] = {}
@@ -645,6 +646,9 @@ class Keeper:
         return run
 
     def _start_waiting(self) -> None:
+        if self._is_starting:
+            return  # One of them has to wait for its limits. The loop below goes on.
+        self._is_starting = True
         while self._waiting and self._begun < RUNS_MOST:
             self._begun += 1
             run = self._waiting.popleft()
@@ -654,6 +658,7 @@ class Keeper:
                 self._next_cluster(run)
             else:
                 self._advance(run)
+        self._is_starting = False
 
     def _begin_run(self, run: DomainRun) -> None:
         if run.purpose is Purpose.DELIVERY:
@@ -737,9 +742,14 @@ class Keeper:
 
     def _resume(self, domain: bytes, now: float) -> None:
         """Go on with a run that has waited for its limits; or start one, for what is left or was stored meanwhile."""
-        run = self._limited.pop(domain, None)
+        run = self._limited.get(domain)
         if run is not None:
-            self._waiting.append(run)
+            turns = self._look(now).line(domain).turns
+            wait = 0.0 if turns else self._limit(domain)
+            if wait:
+                self._run_limits.resume(domain, now, wait)
+                return
+            self._waiting.append(self._limited.pop(domain))
             self._start_waiting()
         elif domain in self._runs or domain in self._reversals:
             self._run_limits.resume(domain, now, LOOK_AGAIN)
