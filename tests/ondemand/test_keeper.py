@@ -15,7 +15,7 @@ from queue_base.queue.layout import open_layout
 from queue_ondemand.domain_run import DomainRun
 from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_ondemand.domain_times import Wake
-from queue_ondemand.keeper import RUNS_MOST, Keeper
+from queue_ondemand.keeper import RUNS_MAX, Keeper
 from queue_ondemand.ondemand_files import OnDemandFiles
 from queue_ondemand.remote_link import RemoteLink
 from queue_wire.admin.ondemand_socket import (
@@ -100,7 +100,7 @@ def test_a_request_for_very_many_domains_takes_many_short_turns(tmp_path: Path, 
         spent = turns(keeper)
 
         assert [answer.word for answer in answers] == [STARTED]
-        assert len(lines) == RUNS_MOST and len(spent) > 2
+        assert len(lines) == RUNS_MAX and len(spent) > 2
         assert first + statistics.median(spent) < 0.02
         assert keeper.answer(RunRequest(ETRN, b"@example.net", b"192.0.2.1"), answers.append) is None
         turns(keeper)
@@ -141,7 +141,7 @@ def test_very_many_runs_that_wait_for_a_place_and_are_over_their_limits_then_wai
         keeper._start_waiting()
         assert len(keeper._limited) == DOMAINS and not keeper._waiting and not keeper._begun
         # A look at the limits takes no place.
-        keeper._begun = RUNS_MOST
+        keeper._begun = RUNS_MAX
         keeper._resume(b"d7.example", time.monotonic())
         assert b"d7.example" in keeper._limited and not keeper._waiting
 
