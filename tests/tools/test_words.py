@@ -80,7 +80,7 @@ def test_the_largest_value_of_something_has_one_word() -> None:
     trees = {path: ast.parse(path.read_text()) for path in files}
     names = [(path, node.id) for path, tree in trees.items() for node in ast.walk(tree) if isinstance(node, ast.Name)]
     assert len(names) > 10_000
-    assert not [(str(path.relative_to(TOP)), name) for path, name in names if name.endswith("_MOST")]
+    assert not [(str(path.relative_to(TOP)), name) for path, name in names if len(name) > 5 and name.endswith("_MOST")]
 
 
 def test_a_private_name_counts_as_the_same_name(tmp_path: Path) -> None:
