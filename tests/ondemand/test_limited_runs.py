@@ -242,3 +242,16 @@ def test_new_mail_that_a_run_leaves_no_place_for_is_stored_and_a_run_follows(
     Path(home.control, "destinationrate").unlink()
     world.until(lambda: not world.stored())
     assert [job.recipients[0] for job in world.jobs][2:] == [b"u2@customer.example", b"new@customer.example"]
+
+
+def test_what_expires_while_a_run_waits_for_its_rate_is_returned(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_limits, "LOOK_AGAIN", 0.05)
+    found = World(home, b"customer.example:1/3600\n")
+    assert found.ask(FLUSH) == STARTED
+    found.until(lambda: found.waits)
+    Path(home.control, "ondemand").write_bytes(b"customer.example:etrn probe never expire 1\n")
+    found.until(lambda: len(found.jobs) == 1 and len(found.keeper.returns) > 0)
+    [process] = found.keeper.returns
+    found.keeper.reap(process, os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1]))
+    assert any(b"ondemand customer.example bounced " in line for line in found.put)
+    found.close()
