@@ -194,6 +194,7 @@ class Keeper:
         self._is_storing = False
         self._runs: dict[bytes, DomainRun] = {}
         self._waiting: deque[DomainRun] = deque()
+        self._is_starting = False
         self._begun = 0  # How many runs have begun, without those of hosts that have asked with ATRN.
         # By each of their domains, which no other run may have meanwhile; and those whose connection is being closed.
         self._reversals: dict[bytes, _HostRuns] = {}
@@ -647,7 +648,12 @@ class Keeper:
         return int((time.time() - self._files.current.line(domain).expire) * 1_000_000)
 
     def _start_waiting(self) -> None:
-        while self._waiting and self._begun < RUNS_MOST:
+        """Have waiting runs begin or go on, as many as there may be; after a short time in steps: some end at once."""
+        if self._is_starting:
+            return  # A run has ended at once. The loop below goes on with the next one.
+        self._is_starting = True
+        until = time.perf_counter() + STEPS_A_TURN
+        while self._waiting and self._begun < RUNS_MOST and time.perf_counter() < until:
             self._begun += 1
             run = self._waiting.popleft()
             if not run.number:
@@ -656,6 +662,13 @@ class Keeper:
                 self._next_cluster(run)
             else:
                 self._advance(run)
+        self._is_starting = False
+        if self._waiting and self._begun < RUNS_MOST:
+            self._steps.append(self._start_more())
+
+    def _start_more(self) -> Iterator[None]:
+        self._start_waiting()
+        yield
 
     def _begin_run(self, run: DomainRun) -> None:
         if run.purpose is Purpose.DELIVERY:
