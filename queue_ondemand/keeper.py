@@ -640,16 +640,20 @@ class Keeper:
     def _make_run(
         self, domain: bytes, cause: bytes, purpose: Purpose, chosen: ChosenRecords = EVERY_RECORD, order: str = ""
     ) -> DomainRun:
-        before = int((time.time() - self._files.current.line(domain).expire) * 1_000_000)
-        clusters = self._store.clusters(domain)
+        before, clusters = self._expired_before(domain), self._store.clusters(domain)
         run = self._runs[domain] = DomainRun(domain, cause, clusters, before, purpose, chosen, order)
         return run
 
+    def _expired_before(self, domain: bytes) -> int:
+        return int((time.time() - self._files.current.line(domain).expire) * 1_000_000)
+
     def _start_waiting(self) -> None:
+        """Have waiting runs begin or go on, as many as there may be; after a short time in steps: some end at once."""
         if self._is_starting:
-            return  # One of them has to wait for its limits. The loop below goes on.
+            return  # A run has ended at once. The loop below goes on with the next one.
         self._is_starting = True
-        while self._waiting and self._begun < RUNS_MAX:
+        until = time.perf_counter() + STEPS_A_TURN
+        while self._waiting and self._begun < RUNS_MAX and time.perf_counter() < until:
             self._begun += 1
             run = self._waiting.popleft()
             if not run.number:
@@ -659,6 +663,12 @@ class Keeper:
             else:
                 self._advance(run)
         self._is_starting = False
+        if self._waiting and self._begun < RUNS_MAX:
+            self._steps.append(self._start_more())
+
+    def _start_more(self) -> Iterator[None]:
+        self._start_waiting()
+        yield
 
     def _begin_run(self, run: DomainRun) -> None:
         if run.purpose is Purpose.DELIVERY:
@@ -711,15 +721,12 @@ class Keeper:
             run.stop()
             self._advance(run)
         elif run.domain not in self._reversals and (wait := self._limit(run.domain)):
-            run.put_back()
-            self._limited[run.domain] = run
-            self._run_limits.resume(run.domain, time.monotonic(), wait)
-            self._begun -= 1
-            if run.domain in self._ordered or run.held != self._store.held(run.domain):
-                self._give_way(run.domain)  # It was ordered while a delivery was under way.
-            elif len(self._limited) > LOADED_MAX:
-                run.unload()  # Many runs may wait for a long time.
-            self._start_waiting()
+            run.expired_before = self._expired_before(run.domain)
+            if run.has_expired(group[0]):
+                # Its turn may be years away, and no search for expired mail begins before the end of this run.
+                self._return(run, group, [TOO_OLD] * len(group))
+            else:
+                self._wait_for_limits(run, wait)
         else:
             if run.domain not in self._reversals:
                 self._run_limits.begin(run.domain, is_run=True)
@@ -739,6 +746,18 @@ class Keeper:
     def _limit(self, domain: bytes) -> float:
         """Return the seconds until a run of a domain is to look again whether its limits allow a delivery; 0.0: now."""
         return self._apply_limits(time.monotonic()).wait(domain)
+
+    def _wait_for_limits(self, run: DomainRun, wait: float) -> None:
+        """Have a run look again after some seconds whether it may send its last group."""
+        run.put_back()
+        self._limited[run.domain] = run
+        self._run_limits.resume(run.domain, time.monotonic(), wait)
+        self._begun -= 1
+        if run.domain in self._ordered or run.held != self._store.held(run.domain):
+            self._give_way(run.domain)  # It was ordered while a delivery was under way.
+        elif len(self._limited) > LOADED_MAX:
+            run.unload()  # Many runs may wait for a long time.
+        self._start_waiting()
 
     def _resume(self, domain: bytes, now: float) -> None:
         """Go on with a run that has waited for its limits; or start one, for what is left or was stored meanwhile."""
