@@ -9,7 +9,6 @@ once more.
 
 import gc
 import os
-import resource
 import select
 import signal
 import time
@@ -37,8 +36,6 @@ HELP = f"""{USAGE}
 Keeps mail of the domains in control/ondemand until it is asked for. It is started by queue-start.
 """
 EXIT_SECONDS = 10.0
-# More jobs than a queue-remote takes at once wait in the socket to it, or are stored.
-JOBS_MOST = 2000
 # Bytes that queue-send has not read; with more, no further report is taken, and so no run goes on.
 UNWRITTEN_MOST = 1 << 20
 
@@ -46,8 +43,11 @@ UNWRITTEN_MOST = 1 << 20
 class OnDemandDaemon:
     """The parts of the loop."""
 
-    def __init__(self, home: Home) -> None:
-        """Read the control files and the names of what is stored. Raises Temporary, PeerLost."""
+    def __init__(self, home: Home, jobs: int) -> None:
+        """Read the control files and the names of what is stored. Raises Temporary, PeerLost.
+
+        `jobs`: how many are taken at once.
+        """
         layout = open_layout(home.queue)
         self._files = OnDemandFiles(home)
         self._disk = DiskThread()
@@ -55,7 +55,7 @@ class OnDemandDaemon:
         self._out = OutPipe(1)
         self._jobs = NetstringReader()
         # queue-send waits for this before it starts any job. Those for queue-ondemand may wait for the names.
-        self._out.put(pack_ready(JOBS_MOST))
+        self._out.put(pack_ready(jobs))
         self._out.flush()
         store = DomainStore(home.queue)
         for trouble in store.troubles:
@@ -160,12 +160,6 @@ class OnDemandDaemon:
         self._keeper.take_job(job, now)
 
 
-def raise_limit() -> None:
-    """Raise the limit of open files to the hard limit."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def check_descriptors() -> None:
     """Check that queue-start opened the pipes, and close them on exec. Raises Usage."""
     for descriptor in (processes.KEEPER_JOBS, processes.KEEPER_REPORTS):
@@ -179,7 +173,7 @@ def check_descriptors() -> None:
 def serve(home: Home) -> int:
     """Run the loop; return the exit code."""
     try:
-        daemon = OnDemandDaemon(home)
+        daemon = OnDemandDaemon(home, processes.raise_file_limit())
     except PeerLost:
         return 0
     gc.freeze()
@@ -201,7 +195,6 @@ def main(argv: list[str]) -> int:
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         keep_children()
         os.umask(0o027)
-        raise_limit()
         return serve(home)
     except Failure as error:
         complain(PROGRAM, f"fatal: {error}")

@@ -16,14 +16,13 @@ the first one before: mail on demand may never come, and the other daemons start
 import contextlib
 import gc
 import os
-import resource
 import select
 import signal
 import stat
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from queue_base.daemon.processes import fill_standard_descriptors
+from queue_base.daemon.processes import fill_standard_descriptors, raise_file_limit
 from queue_base.daemon.signals import ignore, keep_children
 from queue_base.durable import write_all
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
@@ -43,17 +42,6 @@ the third prints where mail for a domain would go, and why (for queuectl route);
 the fourth prints what is wrong in control files (for queuectl config).
 --trace prints the dialogue with the server on stderr, with milliseconds since the start.
 """
-JOBS_MOST = 2000
-# Each delivery has a socket and its message open; DESCRIPTORS_KEPT are for everything else.
-DESCRIPTORS_A_JOB = 2
-DESCRIPTORS_KEPT = 50
-
-
-def raise_limit() -> int:
-    """Raise the limit of open files to the hard limit; return how many deliveries it allows at once."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return max(1, min(JOBS_MOST, (hard - DESCRIPTORS_KEPT) // DESCRIPTORS_A_JOB))
 
 
 def is_wanted() -> bool:
@@ -80,7 +68,7 @@ def run_daemon(home: Home) -> int:
     asyncio.set_event_loop(loop)
     daemon = RemoteDaemon(home, loop)
     try:
-        daemon.start(raise_limit())
+        daemon.start(raise_file_limit())
     except OSError as error:
         complain(PROGRAM, f"fatal: unable to watch fd 0: {reason(error)}; it must be a pipe from queue-send")
         return EXIT_TEMPORARY

@@ -6,6 +6,7 @@ queue-ondemand, so that no second set of daemons can start while a process that 
 """
 
 import os
+import resource
 import signal
 import sys
 
@@ -38,12 +39,26 @@ KEEPER_REPORTS = 4
 # Above all pipes; open if the supervisor gave one (queue_base.daemon.supervisor).
 NOTIFICATION = 60
 REMOTES_MOST = 16
+# Deliveries of a queue-remote at once. Each has a socket and its message open; the other descriptors are for all else.
+DELIVERIES_MOST = 2000
+_DELIVERY_DESCRIPTORS = 2
+_OTHER_DESCRIPTORS = 50
 
 
 def remote_pipes(remotes: int) -> list[tuple[int, int]]:
     """Return the descriptors for jobs and reports of each queue-remote; those after the first follow SENDMUTEX."""
     others = range(SENDMUTEX + 1, SENDMUTEX + 2 * remotes - 1, 2)
     return [(REMOTE_JOBS, REMOTE_REPORTS), *((jobs, jobs + 1) for jobs in others)]
+
+
+def raise_file_limit() -> int:
+    """Raise the limit of open files to the hard limit; return how many deliveries it allows a queue-remote at once.
+
+    queue-ondemand has the same limit as its queue-remote, and gives it no more jobs than these.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return max(1, min(DELIVERIES_MOST, (hard - _OTHER_DESCRIPTORS) // _DELIVERY_DESCRIPTORS))
 
 
 def fill_standard_descriptors() -> None:

@@ -2,8 +2,11 @@
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,21 @@ from queue_base.daemon.unix_sockets import receive_with_descriptors
 from queue_ondemand.remote_link import RemoteLink
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import ReversedHost, unpack_reversed
+from queue_wire.pipes.report import Ready, unpack_report
+from support.processes.suite import program
+from support.queues.home import make_home
+
+# As queue-start gives it its descriptors, in a process that may have few files open.
+START = """
+import os, resource, sys
+descriptor, *words = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_NOFILE, (550, 550))
+os.dup2(int(descriptor), 3)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 4)
+os.set_inheritable(3, True)
+os.set_inheritable(4, True)
+os.execv(words[0], words)
+"""
 
 
 class Link:
@@ -84,3 +102,19 @@ def test_they_do_so_behind_jobs_that_the_socket_does_not_take_at_once(link: Link
         wanted.append((domain, link.pass_on(domain)))
     link.link.flush()
     assert link.receive() == wanted
+
+
+def test_queue_ondemand_takes_no_more_jobs_at_once_than_its_queue_remote_can_deliver(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        words = [sys.executable, "-c", START, str(theirs.fileno()), *program("queue-ondemand"), "--home", home.path]
+        daemon = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[theirs.fileno()]
+        )  # fmt: skip
+        said, _ = daemon.communicate(timeout=60)
+    reader = NetstringReader()
+    reader.feed(said)
+    payload = reader.next()
+    # Each delivery has two files open.
+    assert payload is not None and unpack_report(payload) == Ready(250)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
+from queue_base.queue.trigger import is_read
 from support.intake.intake_daemon import Client, ask, qmtp
 from support.processes.suite import DEADLINE, Suite, program, wait_until
 from support.queues.home import make_several
@@ -54,20 +55,26 @@ def hand_in(home: Home, count: int) -> list[str]:
     return sorted(answer.split()[-1].decode().partition("/")[0] for answer in answers)
 
 
-def hand_in_until(home: Home, queues: set[str]) -> int:
-    """Hand in messages, two at a time, until just these queues have taken two; return how many there were.
+def hand_in_until(home: Home, queues: set[str]) -> list[str]:
+    """Hand in messages until these queues take them and no other; return the queues that have taken each."""
+    taken: list[str] = []
 
-    queue-intake looks from time to time which queues run.
-    """
-    count = 0
+    def only_these() -> bool:
+        found = hand_in(home, 6)
+        taken.extend(found)
+        return set(found) == queues
 
-    def are_taken_by_them() -> bool:
-        nonlocal count
-        count += 2
-        return set(hand_in(home, 2)) == queues
+    wait_until(only_these, why=f"mail for {queues} alone")
+    return taken
 
-    wait_until(are_taken_by_them, why=f"mail in {queues}")
-    return count
+
+def inject(home: Home, name: str, recipient: str) -> None:
+    """Have a program queue a message, without queue-intake."""
+    environment = {**os.environ, "QUEUE_HOME": home.path}
+    done = subprocess.run(
+        [*program(name), recipient], input=b"\nhello\n", env=environment, check=False, timeout=DEADLINE
+    )
+    assert done.returncode == 0
 
 
 def delivered(home: Home) -> int:
@@ -82,27 +89,30 @@ def test_each_set_delivers_its_own_mail_and_queue_intake_lives_on_without_one(
         # Both run, so each has its part of what is allowed over all.
         sets["a"].wait_for(r"^status: local 0/5 remote 0/125$")
         sets["b"].wait_for(r"^status: local 0/5 remote 0/125$")
-        handed_in = hand_in_until(home, {"a", "b"})
-        wait_until(lambda: delivered(home) == handed_in, why="the mail")
+        wait_until(lambda: all(map(is_read, home.each())), why="each queue-todo")
+        assert hand_in(home, 4) == ["a", "a", "b", "b"]
+        wait_until(lambda: delivered(home) == 4, why="the mail")
         for name in home.queues:
-            sets[name].wait_for("^end msg")
+            sets[name].wait_for("^end msg", times=2)
         shown = queuectl(home, "stat")
         assert shown.returncode == 0 and shown.stdout.startswith("queue a:\n")
         assert sets["a"].stop() == 0
         assert intake.poll() is None
-        # Mail goes to the queue that runs. What the other one has taken before that was known waits in it.
-        hand_in_until(home, {"b"})
-        assert hand_in(home, 4) == ["b"] * 4
+        # All mail goes to the queue that runs, once queue-intake has looked again.
+        taken = hand_in_until(home, {"b"})
+        for name in ("queue-inject", "queue-inject", "sendmail"):
+            inject(home, name, "bob@me.example.org")
+        count = 7 + taken.count("b")
+        wait_until(lambda: delivered(home) == count, why="the mail of the queue that runs")
         sets["b"].wait_for(r"^status: local 0/10 remote 0/250$")
         # Killed, it leaves nothing behind that says that it runs.
         sets["b"].kill()
         # If none runs, all take mail, which waits on their disks.
-        hand_in_until(home, {"a", "b"})
-        before = delivered(home)
+        taken += hand_in_until(home, {"a", "b"})
         stack.enter_context(Suite(home, options=("--queue", "a")))
-        wait_until(lambda: delivered(home) > before, why="the mail that has waited in one queue")
+        count += taken.count("a")
+        wait_until(lambda: delivered(home) == count, why="the mail that has waited in one queue")
         hand_in_until(home, {"a"})
-        assert hand_in(home, 4) == ["a"] * 4
 
 
 def test_a_set_is_started_by_the_name_of_its_queue_and_once(home: Home) -> None:
@@ -138,9 +148,6 @@ def test_the_intake_of_a_home_with_one_queue_is_no_service(home: Home) -> None:
 
 def test_mail_of_queue_inject_is_spread_without_queue_intake(home: Home) -> None:
     for _ in range(8):
-        done = subprocess.run(
-            [*program("queue-inject"), "--home", home.path, "bob@example.net"], input=b"\nhello\n", timeout=DEADLINE
-        )
-        assert done.returncode == 0
+        inject(home, "queue-inject", "bob@example.net")
     counts = [len(list(Path(path, "todo").glob("*/*"))) for path in home.queues.values()]
     assert sum(counts) == 8
