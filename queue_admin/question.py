@@ -13,7 +13,7 @@ import click
 from queue_base.errors import Permanent
 
 ASKED_FROM = 100  # Messages, or files, beyond which a question is asked on a terminal.
-ANSWER_MOST = 1024  # Bytes of an answer.
+ANSWER_MAX = 1024  # Bytes of an answer.
 TERMINAL = "/dev/tty"
 
 
@@ -43,7 +43,7 @@ def _ask_terminal(question: str) -> bool:
     try:
         while True:
             os.write(terminal, f"{question} [y/N]: ".encode())
-            answer = os.read(terminal, ANSWER_MOST).strip().lower()
+            answer = os.read(terminal, ANSWER_MAX).strip().lower()
             if answer in (b"y", b"yes"):
                 return True
             if answer in (b"", b"n", b"no"):

@@ -16,7 +16,7 @@ from queue_wire.format_error import FormatError, quoted
 _PAIR = struct.Struct("<LL")
 _INDEX = 256 * _PAIR.size
 # Neither the suite nor qmail-newu writes a longer key or longer data.
-_PIECE_MOST = 1 << 20
+_PIECE_MAX = 1 << 20
 
 
 class Cdb:
@@ -49,7 +49,7 @@ class Cdb:
         return first, second
 
     def _read(self, at: int, length: int) -> bytes:
-        if at + length > self._size or length > _PIECE_MOST:
+        if at + length > self._size or length > _PIECE_MAX:
             raise FormatError(f"it names {length} bytes at {at}, and has {self._size}")
         data = os.pread(self._handle, length, at)
         if len(data) != length:

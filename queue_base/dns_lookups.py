@@ -33,11 +33,11 @@ LIFETIME = 20.0
 PATIENCE = 2.0
 PREFERRED_SECONDS = 60.0
 # Bytes of an answer. Parsing 64 kB blocks the event loop for 0.1 s; 64 addresses take 1 kB.
-ANSWER_MOST = 8192
+ANSWER_MAX = 8192
 # Questions in flight. With more, the event loop reads answers so late that they count as lost and are asked again.
-QUESTIONS_MOST = 500
+QUESTIONS_MAX = 500
 # Records of one name and type, so that a hostile zone cannot fill the memory.
-RECORDS_MOST = 64
+RECORDS_MAX = 64
 CACHE_SIZE = 10000
 FOUND_SECONDS = 3600.0
 NOTHING_SECONDS = 300.0
@@ -113,7 +113,7 @@ class DnsLookups:
         except (dns.exception.DNSException, OSError) as error:
             raise LookupFailed("it names no DNS server") from error
         self._cache = AnswerCache()
-        self._in_flight = asyncio.Semaphore(QUESTIONS_MOST)
+        self._in_flight = asyncio.Semaphore(QUESTIONS_MAX)
         self._asking: dict[Question, asyncio.Task[DnsAnswer]] = {}
 
     async def ask(self, host: bytes, kind: str, secure: bool = False) -> DnsAnswer:
@@ -196,7 +196,7 @@ class StubResolver:
 
 
 class AnswerTooLarge(dns.exception.FormError):
-    """An answer is longer than ANSWER_MOST."""
+    """An answer is longer than ANSWER_MAX."""
 
 
 class _Backend(type(dns.asyncbackend.get_backend("asyncio"))):  # type: ignore[misc]
@@ -212,7 +212,7 @@ class _Backend(type(dns.asyncbackend.get_backend("asyncio"))):  # type: ignore[m
 
             async def receive_little(size: int, timeout: float | None) -> bytes:
                 # dnspython asks for the whole length that the answer announces.
-                if size > ANSWER_MOST:
+                if size > ANSWER_MAX:
                     raise AnswerTooLarge
                 return bytes(await receive(size, timeout))
 
@@ -223,7 +223,7 @@ class _Backend(type(dns.asyncbackend.get_backend("asyncio"))):  # type: ignore[m
             async def receive_packet(size: int, timeout: float | None) -> tuple[bytes, Any]:
                 data, sender = await receive_from(size, timeout)
                 # A server could send as much without being asked for it.
-                if len(data) > ANSWER_MOST:
+                if len(data) > ANSWER_MAX:
                     raise AnswerTooLarge
                 return data, sender
 
@@ -269,10 +269,10 @@ def _records(kind: str, answer: dns.resolver.Answer) -> tuple[Any, ...]:
     if kind == "MX":
         # If there are too many, which of the equally preferred ones are kept is random, as is their order.
         records = [(record.preference, _text(record.exchange)) for record in answer]
-        return tuple(sorted(records, key=lambda record: (record[0], random.random()))[:RECORDS_MOST])
+        return tuple(sorted(records, key=lambda record: (record[0], random.random()))[:RECORDS_MAX])
     if kind in ("A", "AAAA"):
-        return tuple(record.address for record in answer)[:RECORDS_MOST]
-    return tuple(answer)[:RECORDS_MOST]
+        return tuple(record.address for record in answer)[:RECORDS_MAX]
+    return tuple(answer)[:RECORDS_MAX]
 
 
 def _text(name: dns.name.Name) -> bytes:

@@ -43,7 +43,7 @@ THREADS = 16
 SAMPLE = 4  # Of these, the first ones show whether fsync waits for a disk.
 # The most descriptors that one Commit holds, and the fraction of the process's limit. Above it, files are synced
 # early.
-HELD_MOST = 512
+HELD_MAX = 512
 HELD_PART = 4
 KEPT_SECONDS = 1.0
 
@@ -90,7 +90,7 @@ class Commit:
         *("_lent", "_most", "syncs"),
     )
 
-    def __init__(self, held_most: int = HELD_MOST, kept_most: int = 0) -> None:
+    def __init__(self, held_most: int = HELD_MAX, kept_most: int = 0) -> None:
         """`held_most`: so many descriptors may be held, as far as the process's limit allows."""
         self._held_most = held_most
         self._kept_most = kept_most

@@ -18,7 +18,7 @@ from queue_base.home import Home
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtpdcert import unpack_certificate_lines
 
-FILE_MOST = 1 << 20
+FILE_MAX = 1 << 20
 _BEGIN_KEY = b"PRIVATE KEY-----"
 _BEGIN_CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 
@@ -138,9 +138,9 @@ def _read_file(path: str) -> bytes:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             raise OSError("it is not a regular file")
-        data = file.read(FILE_MOST + 1)
-    if len(data) > FILE_MOST:
-        raise OSError(f"it has more than {FILE_MOST} bytes")
+        data = file.read(FILE_MAX + 1)
+    if len(data) > FILE_MAX:
+        raise OSError(f"it has more than {FILE_MAX} bytes")
     if _BEGIN_KEY in data and found.st_mode & 0o006:
         mode = stat.S_IMODE(found.st_mode)
         raise OSError(f"everybody can use the key in it (mode {mode:04o}); chmod o= takes that away")

@@ -37,7 +37,7 @@ ANSWERS_SECONDS = 600.0
 # Seconds for a package; QMQP gives a session an hour.
 PACKAGE_SECONDS = 3600.0
 # Bytes of recipients in memory, of all connections: a message that would exceed it is refused for now.
-MEMORY_MOST = 64 << 20
+MEMORY_MAX = 64 << 20
 
 _NO_MEMORY = Refusal(TEMPORARY, "too many recipients are being taken from all clients; try again later (#4.3.2)")
 _TOO_MANY = Refusal(PERMANENT, "too many recipients (#5.5.3)")
@@ -375,7 +375,7 @@ class ClientConnection:
             return
         self._count_memory()
         large = self._reader.recipient_bytes > CHUNK
-        if self._memory.used > MEMORY_MOST and large and self._incoming is not None:
+        if self._memory.used > MEMORY_MAX and large and self._incoming is not None:
             self._refuse(self._incoming, _NO_MEMORY)
             self._reader.forget_recipients()
             self._count_memory()
@@ -392,7 +392,7 @@ class ClientConnection:
             self._refuse(incoming, _TOO_MANY)
         elif not package.recipients:
             self._refuse(incoming, _NO_RECIPIENT)
-        elif package.invalid and self._memory.used > MEMORY_MOST:
+        elif package.invalid and self._memory.used > MEMORY_MAX:
             self._refuse(incoming, _NO_MEMORY)  # Their answers would take memory until the client reads them.
         place = self._answers.reserve()
         name = self.client.name

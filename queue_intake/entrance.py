@@ -14,9 +14,9 @@ from queue_base.queue.writer import QueueDraft
 from queue_intake.acceptance import Acceptance, Refusal
 from queue_wire.pipes.qmtp import TEMPORARY
 
-# Seconds to the next try of a queue that has failed. They double up to RETRY_MOST, until it has taken a message.
+# Seconds to the next try of a queue that has failed. They double up to RETRY_MAX, until it has taken a message.
 RETRY_SECONDS = 2.0
-RETRY_MOST = 60.0
+RETRY_MAX = 60.0
 # Seconds between looks at the disks, while messages come.
 LOOK_SECONDS = 0.1
 # Seconds after which a commit is taken for one of a disk that hangs.
@@ -159,7 +159,7 @@ class Entrance:
         door.failing = True
         door.failed_at = now
         door.retry_at = now + door.retry
-        door.retry = min(door.retry * 2, RETRY_MOST)
+        door.retry = min(door.retry * 2, RETRY_MAX)
         self._alert_once(door, why)
 
     def _alert_once(self, door: Door, why: str) -> None:

@@ -59,7 +59,7 @@ PAUSE = 1.0  # Seconds without new connections when no descriptors are left for 
 CHECK = 1.0  # Seconds between looks for silent clients.
 CLOSING = 30.0  # Seconds for the last commits and answers. A disk that hangs must not prevent the exit.
 KEPT = 256  # Directories of the queue that stay open.
-LOG_MOST = 1 << 20  # Bytes of log lines that queue-send has not read; others are dropped.
+LOG_MAX = 1 << 20  # Bytes of log lines that queue-send has not read; others are dropped.
 
 # The writer imports these for the first message that needs them. Descriptors may be short then, or another version of
 # the suite installed.
@@ -86,7 +86,7 @@ class LogPipe:
         self._say(alert(f"{PROGRAM}: {text}"))
 
     def _say(self, line: bytes) -> None:
-        if not self.lost and self._pipe.unwritten < LOG_MOST:
+        if not self.lost and self._pipe.unwritten < LOG_MAX:
             self._pipe.put(line + b"\n" if self._plain else pack_log(line))
 
     @property

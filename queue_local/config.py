@@ -23,7 +23,7 @@ from queue_wire.control.srs_domain import unpack_srs_domain
 from queue_wire.format_error import FormatError
 
 DEFAULT_DELIVERY = b"./Maildir/\n"
-TIMEOUT, _, TIMEOUT_MOST = NUMBERS["localtimeout"]
+TIMEOUT, _, TIMEOUT_MAX = NUMBERS["localtimeout"]
 STOP_TIMEOUT = NUMBERS["localstoptimeout"][0]
 JOBS = 100
 NAMES = ("localtimeout", "timeoutlocal", "defaultdelivery", "locallimits", "srs")

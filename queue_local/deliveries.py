@@ -19,7 +19,7 @@ from typing import NamedTuple, NoReturn
 from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Temporary, complain, reason
-from queue_local.result import RESULT_MOST, Forward, Outcome, pack_result, unpack_result
+from queue_local.result import RESULT_MAX, Forward, Outcome, pack_result, unpack_result
 from queue_local.shell_command import Interrupted
 from queue_wire.format_error import FormatError
 from queue_wire.pipes import report as verdict
@@ -131,7 +131,7 @@ class Deliveries:
             except PeerLost:
                 ended.append(self._reap(delivery))
                 continue
-            if len(delivery.data) > 2 * RESULT_MOST:
+            if len(delivery.data) > 2 * RESULT_MAX:
                 # No delivery writes so much.
                 delivery.data.clear()
                 delivery.kill_at = 0.0

@@ -31,7 +31,7 @@ from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueDraft, QueueWriter
 from queue_local.deliveries import Ended
 from queue_local.jobs import open_message
-from queue_local.result import RESULT_MOST, Forward, pack_forward, unpack_forward
+from queue_local.result import RESULT_MAX, Forward, pack_forward, unpack_forward
 from queue_local.srs.sender_rewriting import read_setup, rewrite_forward
 from queue_local.srs.srs_address import BadSrs
 from queue_wire.format_error import AddressTooLong, FormatError, quoted
@@ -43,8 +43,8 @@ from queue_wire.pipes.report import MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY
 GROUP = 100
 GROUP_BYTES = 64 << 20
 _CHUNK = 1 << 18
-_CAP = RESULT_MOST + 4096
-_ANSWER_MOST = 1 << 16
+_CAP = RESULT_MAX + 4096
+_ANSWER_MAX = 1 << 16
 _LETTERS = (SUCCESS, TEMPORARY, PERMANENT)
 
 
@@ -118,7 +118,7 @@ class _ForwarderProcess:
             os.close(answers)
         os.set_blocking(from_it, False)
         self.requests, self.answers = OutPipe(to_it), from_it
-        self.reader = NetstringReader(_ANSWER_MOST)
+        self.reader = NetstringReader(_ANSWER_MAX)
         self.killed = False
 
     def kill(self) -> None:

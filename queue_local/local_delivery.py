@@ -20,7 +20,7 @@ from queue_base.daemon.processes import program_path
 from queue_base.errors import Failure, Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_base.users import UsersTrouble, look_up_mailbox
-from queue_local.config import TIMEOUT_MOST, alert, apply_limits
+from queue_local.config import TIMEOUT_MAX, alert, apply_limits
 from queue_local.environment import Site, make_environment
 from queue_local.headers import HeaderLines, delivered_to, from_line, header_has, return_path
 from queue_local.maildir import deliver_maildir
@@ -230,7 +230,7 @@ def _carry_out(instruction: Instruction, delivery: Delivery, done: _Tally) -> in
 
 def _run(command: bytes, delivery: Delivery, done: _Tally) -> int:
     # The alarm of the delivery comes first.
-    ran = run_program(command, delivery.environment, delivery.message, TIMEOUT_MOST)
+    ran = run_program(command, delivery.environment, delivery.message, TIMEOUT_MAX)
     if ran.output:
         done.said = cut_text(done.said + ran.output)
     if ran.code in (0, _STOP):

@@ -1,6 +1,6 @@
 """What the process of a delivery sends to queue-local: a text, and the mail that it wants forwarded. Pure.
 
-    text netstring                                             at most TEXT_MOST bytes
+    text netstring                                             at most TEXT_MAX bytes
     [uid \\0 sender \\0 head \\0 recipient [\\0 recipient ...]  netstring]
 
 The exit code of the process is the verdict. The bytes end with the pipe.
@@ -12,9 +12,9 @@ from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import NetstringReader, pack_netstring
 
 # qmail-lspawn's truncreport: a report goes into a log line and a bounce.
-TEXT_MOST = 3000
+TEXT_MAX = 3000
 # The most bytes of a result. A .qmail file has at most 1 MB, so its recipients fit.
-RESULT_MOST = 2 << 20
+RESULT_MAX = 2 << 20
 _TOO_LONG = b"\n[...]\n"
 # Bytes kept of the end of a long text: the count of deliveries and the last output of a program are there.
 _END = 1000
@@ -40,11 +40,11 @@ class Outcome(NamedTuple):
 
 
 def cut_text(text: bytes) -> bytes:
-    """Return the text of a report with a final newline; over TEXT_MOST bytes, its middle is left out."""
+    """Return the text of a report with a final newline; over TEXT_MAX bytes, its middle is left out."""
     text = text.rstrip(b"\n") + b"\n"
-    if len(text) <= TEXT_MOST:
+    if len(text) <= TEXT_MAX:
         return text
-    return text[: TEXT_MOST - _END - len(_TOO_LONG)] + _TOO_LONG + text[-_END:]
+    return text[: TEXT_MAX - _END - len(_TOO_LONG)] + _TOO_LONG + text[-_END:]
 
 
 def pack_result(text: bytes, forward: Forward | None = None) -> bytes:
@@ -55,7 +55,7 @@ def pack_result(text: bytes, forward: Forward | None = None) -> bytes:
 
 def unpack_result(data: bytes) -> tuple[bytes, Forward | None]:
     """Return the text and the forward in the bytes that a process wrote. Raises FormatError."""
-    reader = NetstringReader(RESULT_MOST)
+    reader = NetstringReader(RESULT_MAX)
     reader.feed(data)
     text, forward = reader.next(), reader.next()
     whole = sum(len(pack_netstring(part)) for part in (text, forward) if part is not None)
@@ -70,8 +70,8 @@ def pack_forward(forward: Forward) -> bytes:
     packed = b"\0".join([b"%d" % forward.uid, *fields])
     if not forward.recipients or packed.count(b"\0") != len(fields):
         raise FormatError("no recipients, or a NUL in an address")
-    if len(packed) > RESULT_MOST:
-        raise FormatError(f"{len(packed)} bytes of addresses, limit {RESULT_MOST}")
+    if len(packed) > RESULT_MAX:
+        raise FormatError(f"{len(packed)} bytes of addresses, limit {RESULT_MAX}")
     return packed
 
 

@@ -28,8 +28,8 @@ _CHUNK = 1 << 16
 _INTERRUPTING = (signal.SIGTERM, signal.SIGALRM)
 _INTERRUPTED = 75
 # Bytes kept of the beginning of the output, and of its end.
-HEAD_MOST = 2000
-TAIL_MOST = 800
+HEAD_MAX = 2000
+TAIL_MAX = 800
 _LEFT_OUT = b"\n[...]\n"
 # A tab becomes a space, a newline stays, any other control byte becomes `_`.
 _KEPT = {9: ord(" "), 10: 10, 127: ord("_")}
@@ -48,12 +48,12 @@ class Output:
 
     def feed(self, data: bytes) -> None:
         self._total += len(data)
-        room = HEAD_MOST - len(self._head)
+        room = HEAD_MAX - len(self._head)
         if room > 0:
             self._head += data[:room]
             data = data[room:]
         if data:
-            self._tail = (self._tail + data[-TAIL_MOST:])[-TAIL_MOST:]
+            self._tail = (self._tail + data[-TAIL_MAX:])[-TAIL_MAX:]
 
     def kept(self) -> bytes:
         """Return the kept output, cleaned."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from queue_wire.files.cluster import ClusterRecord
 from queue_wire.files.stored_order import WHOLE, takes_recipient
 
-GROUP_MOST = 50  # Recipients of a job.
+GROUP_MAX = 50  # Recipients of a job.
 
 
 class Purpose(Enum):
@@ -121,7 +121,7 @@ class DomainRun:
     def next_group(self) -> list[ClusterRecord]:
         """Return the next group, empty at the end of the cluster."""
         group: list[ClusterRecord] = []
-        while self._records and len(group) < GROUP_MOST:
+        while self._records and len(group) < GROUP_MAX:
             first = group[0].stored if group else self._records[0].stored
             following = self._records[0].stored
             if (following.message, following.birth, following.sender) != (first.message, first.birth, first.sender):

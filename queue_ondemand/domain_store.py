@@ -32,7 +32,7 @@ from queue_base.durable import Commit, check_works, read_file, sync_handles, wri
 from queue_base.queue.layout import FILE_MODE
 from queue_wire.control.ondemand import is_domain_name
 from queue_wire.files.cluster import (
-    CLUSTER_MOST,
+    CLUSTER_MAX,
     CLUSTER_SIZE,
     DONE,
     HEADER_SIZE,
@@ -47,7 +47,7 @@ from queue_wire.files.cluster import (
     pack_stored,
     unpack_cluster,
 )
-from queue_wire.files.stored_order import HOLD_DIRECTORY, ORDER_DIRECTORY, ORDER_MOST, StoredOrder, unpack_order
+from queue_wire.files.stored_order import HOLD_DIRECTORY, ORDER_DIRECTORY, ORDER_MAX, StoredOrder, unpack_order
 
 NOTHING_HELD: frozenset[str] = frozenset()
 # The group of queue/ may read the messages, for queue-remote, and nothing else.
@@ -182,7 +182,7 @@ class DomainStore:
         """Return the name of a domain's first order, and the order; None if there is none. Raises FormatError."""
         directory = f"{self._top}/{domain.decode()}/{ORDER_DIRECTORY}"
         for name in sorted(_names(directory)):
-            return name, unpack_order(read_file(f"{directory}/{name}", ORDER_MOST))
+            return name, unpack_order(read_file(f"{directory}/{name}", ORDER_MAX))
         return None
 
     def end_order(self, domain: bytes, name: str) -> None:
@@ -318,7 +318,7 @@ class DomainStore:
 
     def read(self, domain: bytes, number: int) -> Cluster:
         """Return the records of a cluster."""
-        return unpack_cluster(read_file(self._path(domain, number), CLUSTER_MOST))
+        return unpack_cluster(read_file(self._path(domain, number), CLUSTER_MAX))
 
     def check_marks(self, domain: bytes, number: int) -> None:
         """Raise OSError if records of a cluster could not be marked, as on a disk that has become read-only."""

@@ -9,7 +9,7 @@ import heapq
 from enum import Enum
 from typing import NamedTuple
 
-INTERVAL_MOST = 86400
+INTERVAL_MAX = 86400
 
 
 class Wake(Enum):
@@ -48,7 +48,7 @@ class DomainTimes:
         if first and self.unreachable(domain, now):
             return
         before = self._intervals.get(domain)
-        interval = min(INTERVAL_MOST, first if before is None else 2 * before) if first else INTERVAL_MOST
+        interval = min(INTERVAL_MAX, first if before is None else 2 * before) if first else INTERVAL_MAX
         self._intervals[domain] = interval
         if first:
             self.set(domain, Wake.PROBE, now + interval)

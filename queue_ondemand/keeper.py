@@ -7,13 +7,13 @@ stored, queue-send gets the deferral, and tries again as for any other domain; s
 this process.
 
 A domain that has stored mail is probed, unless control/ondemand says never, and a run delivers the mail when a probe, a
-client's ETRN or the administrator wants it. There is one run of a domain at a time, and RUNS_MOST of all domains; more
+client's ETRN or the administrator wants it. There is one run of a domain at a time, and RUNS_MAX of all domains; more
 wait. A run obeys the limits of its domain, destinationrate and the others, together with the attempts of jobs. While it
 waits for them it keeps no other run waiting, and it gives way to an order of the administrator.
 
 Mail for an `atrn` domain is stored without an attempt. A host that asks with ATRN gets the mail of its domains over its
 own connection, which queue-remote is given: a run for each domain, one after the other. These runs wait for no others
-and no others for them; there are REVERSALS_MOST such hosts at a time.
+and no others for them; there are REVERSALS_MAX such hosts at a time.
 
 The mail of a domain that has no line in control/ondemand any more stays stored, until it expires or the administrator
 wants something done with it: a domain that fetched its mail may have no host of its own, and a relay is not known.
@@ -87,14 +87,14 @@ from queue_wire.pipes.report import (
     pack_report,
 )
 
-RUNS_MOST = 50
-LOADED_MOST = 50  # Runs that wait for their limits with the records of a cluster in memory.
-REVERSALS_MOST = 100
+RUNS_MAX = 50
+LOADED_MAX = 50  # Runs that wait for their limits with the records of a cluster in memory.
+REVERSALS_MAX = 100
 # Messages that are stored with one commit, as far as descriptors allow: each may have a domain of its own, for which
 # DESCRIPTORS files and directories are open.
-GROUP_MOST = 400
+GROUP_MAX = 400
 DESCRIPTORS = 5
-RECIPIENTS_MOST = 1000  # Of these messages; the last one may exceed it. Their log lines are made in one turn.
+RECIPIENTS_MAX = 1000  # Of these messages; the last one may exceed it. Their log lines are made in one turn.
 EXPIRY_EVERY = 3600.0  # Seconds between two searches of a domain for expired mail, at least.
 # At the start the domains are looked through within this time, not at once.
 EXPIRY_SPREAD = 600.0
@@ -106,7 +106,7 @@ ASKS_ITSELF = b"its host has to ask for it with ATRN"
 # Seconds of a turn for work that is done in steps, such as a request for all domains below one.
 STEPS_A_TURN = 0.003
 NAMES_A_STEP = 256
-SHOWN_MOST = 3  # Domains that an alert names.
+SHOWN_MAX = 3  # Domains that an alert names.
 PURPOSES = {DELETE_STORED: Purpose.DELETION, BOUNCE_STORED: Purpose.RETURN, REQUEUE_STORED: Purpose.REQUEUE}
 OVER_LIMIT = b"The limits of its domain allow no other delivery now.\n"
 HOST_ASKS = b"Its host asks for it with ATRN.\n"
@@ -190,7 +190,7 @@ class Keeper:
         self._sent: dict[int, tuple[DomainRun, list[ClusterRecord]]] = {}
         self._probes: dict[int, bytes] = {}
         self._storing: deque[_Storing] = deque()
-        self._group_most = max(1, min(GROUP_MOST, os.sysconf("SC_OPEN_MAX") // DESCRIPTORS))
+        self._group_most = max(1, min(GROUP_MAX, os.sysconf("SC_OPEN_MAX") // DESCRIPTORS))
         self._is_storing = False
         self._runs: dict[bytes, DomainRun] = {}
         self._waiting: deque[DomainRun] = deque()
@@ -263,8 +263,8 @@ class Keeper:
 
     def _alert_of_lineless(self, domains: list[bytes]) -> None:
         if domains:
-            names = ", ".join(map(_shown, domains[:SHOWN_MOST]))
-            more = f" and {len(domains) - SHOWN_MOST} more" if len(domains) > SHOWN_MOST else ""
+            names = ", ".join(map(_shown, domains[:SHOWN_MAX]))
+            more = f" and {len(domains) - SHOWN_MAX} more" if len(domains) > SHOWN_MAX else ""
             what = "what is stored for it stays until it expires" if len(domains) == 1 else "what is stored stays"
             mend = f"queuectl requeue --domain {_shown(domains[0])} sends it by normal routing"
             complain(PROGRAM, f"alert: control/ondemand has no line for {names}{more}; {what}; {mend}")
@@ -351,7 +351,7 @@ class Keeper:
             return
         self._is_storing = True
         group: list[_Storing] = []
-        room = RECIPIENTS_MOST
+        room = RECIPIENTS_MAX
         while self._storing and len(group) < self._group_most and room > 0:
             group.append(self._storing.popleft())
             room -= len(group[-1].job.recipients)
@@ -441,7 +441,7 @@ class Keeper:
                 self._start_run(domain, b"expiry", Purpose.EXPIRY)
             elif not config.known:
                 self.times.set(domain, Wake.PROBE, now + config.line(domain).probe)
-            elif len(self._probes) >= RUNS_MOST:
+            elif len(self._probes) >= RUNS_MAX:
                 self.times.set(domain, Wake.PROBE, now + 1.0)
             elif config.line(domain).probe:
                 self._probes[self._remote.probe(domain)] = domain
@@ -523,7 +523,7 @@ class Keeper:
             answer = RunAnswer(LATER if kept else EMPTY, ON_HOLD if kept else b"")
         elif self.leaving or any(domain in self._runs for domain in stored):
             answer = RunAnswer(LATER)  # It is looked through for something else, which is over soon.
-        elif len(set(self._reversals.values())) >= REVERSALS_MOST:
+        elif len(set(self._reversals.values())) >= REVERSALS_MAX:
             answer = RunAnswer(LATER, b"too many hosts at once")
         if answer.word != STARTED:
             os.close(descriptor)
@@ -653,7 +653,7 @@ class Keeper:
             return  # A run has ended at once. The loop below goes on with the next one.
         self._is_starting = True
         until = time.perf_counter() + STEPS_A_TURN
-        while self._waiting and self._begun < RUNS_MOST and time.perf_counter() < until:
+        while self._waiting and self._begun < RUNS_MAX and time.perf_counter() < until:
             self._begun += 1
             run = self._waiting.popleft()
             if not run.number:
@@ -663,7 +663,7 @@ class Keeper:
             else:
                 self._advance(run)
         self._is_starting = False
-        if self._waiting and self._begun < RUNS_MOST:
+        if self._waiting and self._begun < RUNS_MAX:
             self._steps.append(self._start_more())
 
     def _start_more(self) -> Iterator[None]:
@@ -755,7 +755,7 @@ class Keeper:
         self._begun -= 1
         if run.domain in self._ordered or run.held != self._store.held(run.domain):
             self._give_way(run.domain)  # It was ordered while a delivery was under way.
-        elif len(self._limited) > LOADED_MOST:
+        elif len(self._limited) > LOADED_MAX:
             run.unload()  # Many runs may wait for a long time.
         self._start_waiting()
 

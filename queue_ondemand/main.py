@@ -37,7 +37,7 @@ Keeps mail of the domains in control/ondemand until it is asked for. It is start
 """
 EXIT_SECONDS = 10.0
 # Bytes that queue-send has not read; with more, no further report is taken, and so no run goes on.
-UNWRITTEN_MOST = 1 << 20
+UNWRITTEN_MAX = 1 << 20
 
 
 class OnDemandDaemon:
@@ -106,7 +106,7 @@ class OnDemandDaemon:
     def _wait(self, poll: "select.poll", now: float) -> float:
         """Register what runs wait for; return the seconds to wait at most."""
         wait = self._disk.prepare(poll, now)
-        if self._out.unwritten < UNWRITTEN_MOST:
+        if self._out.unwritten < UNWRITTEN_MAX:
             self._remote.prepare(poll)
         for process in self._keeper.returns:
             wait = min(wait, process.prepare(poll))

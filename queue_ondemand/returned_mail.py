@@ -24,12 +24,12 @@ from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
 from queue_wire.files.cluster import StoredRecipient
 from queue_wire.files.envelope import pack_enqueue
 
-HEADER_MOST = 65536
+HEADER_MAX = 65536
 POLL_EVERY = 0.1  # Seconds between checks of children that have no pidfd.
 ID_DESCRIPTOR = 3
-ID_MOST = 200
-KEPT_IDS_MOST = 10_000
-TOLD_MOST = 500  # Lines of an answer, each with the name of a domain and two ids.
+ID_MAX = 200
+KEPT_IDS_MAX = 10_000
+TOLD_MAX = 500  # Lines of an answer, each with the name of a domain and two ids.
 
 
 class FailedGroup(NamedTuple):
@@ -46,13 +46,13 @@ class FailedGroup(NamedTuple):
 
 
 def read_header(path: str) -> bytes:
-    """Return the header of a message, cut at HEADER_MOST; empty if it cannot be read."""
+    """Return the header of a message, cut at HEADER_MAX; empty if it cannot be read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
     try:
-        data = os.read(handle, HEADER_MOST)
+        data = os.read(handle, HEADER_MAX)
     except OSError:
         return b""
     finally:
@@ -145,7 +145,7 @@ class ReturnProcess:
 
     def _read_id(self) -> None:
         if self._id_file >= 0:
-            self.long_id = os.pread(self._id_file, ID_MOST, 0).decode("ascii", "replace").strip()
+            self.long_id = os.pread(self._id_file, ID_MAX, 0).decode("ascii", "replace").strip()
             os.close(self._id_file)
             self._id_file = -1
 
@@ -164,13 +164,13 @@ class RequeuedIds:
         """Keep the ids of a message that was requeued."""
         self._lines.setdefault(order, []).append(b"%s %s %s\n" % (domain, old.encode(), new.encode()))
         self._count += 1
-        while self._count > KEPT_IDS_MOST:
+        while self._count > KEPT_IDS_MAX:
             self._count -= len(self._lines.popitem(last=False)[1])
 
     def take(self, order: str) -> bytes:
         """Return lines with domain, old id and new id, as many as an answer has; empty if there are none."""
         lines = self._lines.pop(order, [])
-        taken, rest = lines[:TOLD_MOST], lines[TOLD_MOST:]
+        taken, rest = lines[:TOLD_MAX], lines[TOLD_MAX:]
         self._count -= len(taken)
         if rest:
             self._lines[order] = rest

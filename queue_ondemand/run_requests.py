@@ -1,7 +1,7 @@
 """The socket on which queue-smtpd and queuectl ask for the mail of a domain, and the limits on ETRN.
 
 Root and the owner of the queue may ask for everything, queue-smtpd's account for ETRN and ATRN; a connection of another
-user is closed. ETRN for one domain has an effect once in etrninterval seconds, and a client has REQUESTS_MOST requests
+user is closed. ETRN for one domain has an effect once in etrninterval seconds, and a client has REQUESTS_MAX requests
 in that time. A connection that breaks the format, or says nothing for IDLE seconds, is closed; one that has asked with
 ATRN waits for its second answer as long as it takes.
 """
@@ -22,7 +22,7 @@ from queue_wire.admin.ondemand_socket import (
     ATRN,
     COMMANDS,
     ETRN,
-    REQUEST_MOST,
+    REQUEST_MAX,
     SOCKET,
     STARTED,
     RunAnswer,
@@ -33,11 +33,11 @@ from queue_wire.admin.ondemand_socket import (
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
 
-CONNECTIONS_MOST = 128
+CONNECTIONS_MAX = 128
 IDLE = 300.0
-READ_MOST = 16384
-REQUESTS_MOST = 20
-REMEMBERED_MOST = 10_000
+READ_MAX = 16384
+REQUESTS_MAX = 20
+REMEMBERED_MAX = 10_000
 
 
 class EtrnLimits:
@@ -53,9 +53,9 @@ class EtrnLimits:
         if now - begun >= interval:
             begun, count = now, 0
         self._clients[client] = begun, count + 1
-        if len(self._clients) > REMEMBERED_MOST:
+        if len(self._clients) > REMEMBERED_MAX:
             self._clients.popitem(last=False)
-        return count < REQUESTS_MOST
+        return count < REQUESTS_MAX
 
     def allows_domain(self, domain: bytes, interval: float, now: float) -> bool:
         """Return whether a run may start now; if so, the next one may start after the interval."""
@@ -64,7 +64,7 @@ class EtrnLimits:
             return False
         self._domains.pop(domain, None)
         self._domains[domain] = now
-        if len(self._domains) > REMEMBERED_MOST:
+        if len(self._domains) > REMEMBERED_MAX:
             self._domains.popitem(last=False)
         return True
 
@@ -79,7 +79,7 @@ class _RunConnection:
     def __init__(self, connection: socket.socket, commands: Sequence[bytes]) -> None:
         self.connection = connection
         self.commands = commands
-        self.reader = NetstringReader(REQUEST_MOST)
+        self.reader = NetstringReader(REQUEST_MAX)
         self.out = OutPipe(connection.fileno())
         self.until = time.monotonic() + IDLE
         self.descriptor: int | None = None
@@ -89,7 +89,7 @@ class _RunConnection:
     def read(self) -> bytes:
         """Return what has come. Raises PeerLost at the end."""
         try:
-            data, descriptors = receive_with_descriptors(self.connection, READ_MOST)
+            data, descriptors = receive_with_descriptors(self.connection, READ_MAX)
         except BlockingIOError:
             return b""
         except OSError as error:
@@ -142,7 +142,7 @@ class RunRequests:
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Register the sockets; return the seconds to wait at most. `now` is monotonic."""
-        if len(self._askers) < CONNECTIONS_MOST:
+        if len(self._askers) < CONNECTIONS_MAX:
             poll.register(self._listener, select.POLLIN)
         wait = 3600.0
         for descriptor, asker in self._askers.items():

@@ -19,7 +19,7 @@ from queue_wire.control.lines import unpack_line
 from queue_wire.control.nameservers import unpack_resolver
 from queue_wire.format_error import FormatError, InLine
 
-FILE_MOST = 1 << 20  # Bytes of contents on fd 0.
+FILE_MAX = 1 << 20  # Bytes of contents on fd 0.
 
 
 def _check_me(data: bytes) -> None:
@@ -82,7 +82,7 @@ def check(home: Home, name: str | None) -> bytes:
 def _read_contents() -> bytes:
     data = b""
     try:
-        while len(data) <= FILE_MOST and (more := os.read(0, 65536)):
+        while len(data) <= FILE_MAX and (more := os.read(0, 65536)):
             data += more
     except OSError as error:
         raise Temporary(f"unable to read standard input: {reason(error)}") from error

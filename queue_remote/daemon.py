@@ -53,11 +53,11 @@ PROGRAM = "queue-remote"
 JOBS = 0
 REPORTS = 1
 # A job is little more than its recipients' addresses: 1 MB if destinationrecipients is 1,000, its maximum.
-JOB_MOST = 16 * 1024 * 1024
+JOB_MAX = 16 * 1024 * 1024
 # Bytes that are read at once from a socket, as from a pipe.
-RECEIVED_MOST = 65536
+RECEIVED_MAX = 65536
 # Jobs started in one turn of the loop: each opens a connection, which takes 0.1 ms.
-STARTED_MOST = 50
+STARTED_MAX = 50
 
 
 class RemoteDaemon:
@@ -68,7 +68,7 @@ class RemoteDaemon:
         self._home = home
         self._setup = CurrentSetup(home, PROGRAM)
         self._loop = loop
-        self._reader = NetstringReader(JOB_MOST)
+        self._reader = NetstringReader(JOB_MAX)
         self._reports = OutPipe(REPORTS)
         self._flushing = False
         self._starting = False
@@ -125,7 +125,7 @@ class RemoteDaemon:
     def _receive(self, jobs: socket.socket) -> bytes | None:
         """Return the data that can be read now, None if there is none yet. Raises PeerLost at the end."""
         try:
-            data, descriptors = receive_with_descriptors(jobs, RECEIVED_MOST)
+            data, descriptors = receive_with_descriptors(jobs, RECEIVED_MAX)
         except BlockingIOError:
             return None
         except OSError as error:
@@ -140,7 +140,7 @@ class RemoteDaemon:
         if self.exit_code is not None:
             return
         try:
-            for _ in range(STARTED_MOST):
+            for _ in range(STARTED_MAX):
                 payload = self._reader.next()
                 if payload is None:
                     return

@@ -11,7 +11,7 @@ from queue_wire.control.hostmap import find_key
 from queue_wire.control.localroutes import find_local_route
 from queue_wire.control.smtproutes import find_nexthop
 
-KEPT_MOST = 10_000
+KEPT_MAX = 10_000
 
 
 class DeliveryOptions(NamedTuple):
@@ -62,7 +62,7 @@ class OptionChoices:
         key = self._found.get(name)
         if key is None:
             key = self._found[name] = self.key(self._choose(sender, domain))
-            if len(self._found) > KEPT_MOST:
+            if len(self._found) > KEPT_MAX:
                 del self._found[next(iter(self._found))]
         return key
 
@@ -71,7 +71,7 @@ class OptionChoices:
         key = self._keys.get(options)
         if key is None:
             key = self._keys[options] = ConnectionKey(options, self._config)
-            if len(self._keys) > KEPT_MOST:
+            if len(self._keys) > KEPT_MAX:
                 # A connection of the old key is not found again, and expires.
                 del self._keys[next(iter(self._keys))]
         return key

@@ -31,18 +31,18 @@ from queue_remote.job_parts import PartOutcome
 from queue_remote.message.file import Message
 from queue_remote.report_text import NO_RESOURCES, Verdict, program_failed
 from queue_remote.route.unroutable import no_host
-from queue_smtp.reply import TEXT_MOST, clean
+from queue_smtp.reply import TEXT_MAX, clean
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY
 
 # The same alert is logged once in this time.
 ALERT_SECONDS = 60.0
 # Far more than the reports on a thousand recipients.
-OUTPUT_MOST = 256 * 1024
+OUTPUT_MAX = 256 * 1024
 # Bytes of stderr that are kept for the alert.
-ERRORS_MOST = 300
+ERRORS_MAX = 300
 # Bytes read after the program has exited: twice what a pipe holds. A process that it left behind may write for ever.
-LAST_MOST = 2 * 65536
+LAST_MAX = 2 * 65536
 # From TERM to KILL, for a program that exceeds its time.
 GRACE_SECONDS = 5.0
 
@@ -140,8 +140,8 @@ class ProgramRun:
         self._late = self._too_long = False
         self._ended: asyncio.Future[None] = loop.create_future()
         self._pipes: dict[IO[bytes], tuple[bytearray, int]] = {
-            process.stdout: (self.output, OUTPUT_MOST + 1),
-            process.stderr: (self.errors, ERRORS_MOST),
+            process.stdout: (self.output, OUTPUT_MAX + 1),
+            process.stderr: (self.errors, ERRORS_MAX),
         }
         try:
             self._pidfd = os.pidfd_open(process.pid)
@@ -172,7 +172,7 @@ class ProgramRun:
         if self._late:
             return "it took too long"
         if self._too_long:
-            return f"it said more than {OUTPUT_MOST} bytes"
+            return f"it said more than {OUTPUT_MAX} bytes"
         if code is not None and code < 0:
             return f"it was killed by signal {-code}"
         return f"it exited {code}" if code else None
@@ -196,7 +196,7 @@ class ProgramRun:
         self._process.poll()
         # Its last output is still in the pipes; a child of its own may keep them open for ever.
         for pipe in list(self._pipes):
-            left = LAST_MOST
+            left = LAST_MAX
             while left > 0 and pipe in self._pipes and (count := self._read(pipe)):
                 left -= count
         if not self._ended.done():
@@ -219,7 +219,7 @@ class ProgramRun:
             self._close(pipe)
             return 0
         kept += data[: most - len(kept)]
-        if len(self.output) > OUTPUT_MOST:
+        if len(self.output) > OUTPUT_MAX:
             self._too_long = True
             self.kill(signal.SIGKILL)
             return 0
@@ -247,8 +247,8 @@ def unpack_reports(data: bytes, count: int) -> PartOutcome:
     if message is None:
         raise FormatError("no report on the message" if data else "no output")
     found = itertools.islice(_RECIPIENT.finditer(data, 0, message.start()), count)
-    recipients = [(record[1], clean(record[2][:TEXT_MOST])) for record in found]
-    letter, text = message[1], clean(message[2][:TEXT_MOST])
+    recipients = [(record[1], clean(record[2][:TEXT_MAX])) for record in found]
+    letter, text = message[1], clean(message[2][:TEXT_MAX])
     host = letter == TEMPORARY and not recipients and _HOST_TROUBLE.search(text)
     return PartOutcome(HOST_SCOPE if host else MESSAGE_SCOPE, _complete(recipients, (letter, text), count))
 

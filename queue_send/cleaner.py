@@ -12,7 +12,7 @@ from queue_wire.pipes.cleaning import ANSWERS, REMOVED, TODO, Removal, pack_clea
 from queue_wire.pipes.notice import Notice
 
 # Messages that wait for their removal; with more, no delivery is started, so that a slow disk does not fill up.
-WAITING_MOST = 50_000
+WAITING_MAX = 50_000
 ANSWERS_A_TURN = 200  # Answers, and repeated requests: an answer may free the number of a new message.
 
 
@@ -81,7 +81,7 @@ class Cleaner:
     @property
     def behind(self) -> bool:
         """Whether so many messages wait for their removal that no delivery is to be started."""
-        return len(self._held) > WAITING_MOST
+        return len(self._held) > WAITING_MAX
 
     def holds(self, message: int) -> bool:
         """Return whether the number is that of a message that is being removed."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 STEP = 0.5  # Seconds that the two clocks may differ.
-_STEPS_MOST = 50  # Changes of the system's clock that are remembered.
+_STEPS_MAX = 50  # Changes of the system's clock that are remembered.
 _LATEST = (1 << 40) - 1  # The largest time that scheduler.waiting can hold.
 
 
@@ -41,7 +41,7 @@ class Clock:
         if abs(apart) > STEP:
             self.ahead += round(apart)
             kept = [ahead for ahead in self._aheads if ahead != self.ahead]
-            self._aheads = [self.ahead, *kept[: _STEPS_MOST - 1]]
+            self._aheads = [self.ahead, *kept[: _STEPS_MAX - 1]]
 
     def to_disk(self, when: int) -> int:
         """Return the system's time for one of ours, in whole seconds."""

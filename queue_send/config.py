@@ -37,7 +37,7 @@ from queue_wire.format_error import FormatError, InLine, LineError
 
 Value = TypeVar("Value")
 
-WARNINGS_MOST = 20  # Lines without effect, and unknown names, that get a warning each.
+WARNINGS_MAX = 20  # Lines without effect, and unknown names, that get a warning each.
 # Seconds between rounds of the watchdog, and of the search for expired mail. QUEUE_WATCHDOG_ROUND sets another number.
 ROUND = 60.0
 
@@ -193,10 +193,10 @@ def find_idle_lines(home: Home, controls: SendConfig) -> Iterator[str]:
     except Temporary:
         return  # queue-todo logs what is wrong with them.
     found = list(warn_of(controls.lines, controls.routes, rules, controls.localroutes))
-    for where, why in found[:WARNINGS_MOST]:
+    for where, why in found[:WARNINGS_MAX]:
         yield f"unable to use control/{where}: {why}; the line has no effect"
-    if len(found) > WARNINGS_MOST:
-        yield f"{len(found) - WARNINGS_MOST} more lines of control/{LIMITS} and control/{RATES} have no effect"
+    if len(found) > WARNINGS_MAX:
+        yield f"{len(found) - WARNINGS_MAX} more lines of control/{LIMITS} and control/{RATES} have no effect"
 
 
 def seconds_in_environment(name: str, default: float) -> float:
@@ -217,9 +217,9 @@ def find_strange_values(home: Home, controls: SendConfig) -> Iterator[str]:
 
 
 def find_misspelt(names: Iterable[str]) -> list[str]:
-    """Return the names that are no control file, but look like one; at most WARNINGS_MOST."""
+    """Return the names that are no control file, but look like one; at most WARNINGS_MAX."""
     strange = [name for name in sorted(names) if name not in BY_NAME and name not in OF_QMAIL and not is_copy(name)]
-    return [name for name in strange[: 10 * WARNINGS_MOST] if nearest_name(name) is not None][:WARNINGS_MOST]
+    return [name for name in strange[: 10 * WARNINGS_MAX] if nearest_name(name) is not None][:WARNINGS_MAX]
 
 
 class ConfigFiles:

@@ -2,7 +2,7 @@
 
 stdout may be shared with others (a terminal, stderr), so it stays in blocking mode: a pipe that poll
 calls writable takes PIPE_BUF bytes without blocking, and no more than that is written at a time. While the
-logger does not read, lines are kept; over UNWRITTEN_MOST bytes `full` stops new deliveries, not the log.
+logger does not read, lines are kept; over UNWRITTEN_MAX bytes `full` stops new deliveries, not the log.
 
 If stdout is a file that cannot take lines, on a full disk above all, they are kept and tried again every RETRY seconds.
 Lines are dropped only if the logger is gone, or takes nothing for EXIT_WAIT seconds while queue-send is to exit.
@@ -17,7 +17,7 @@ from queue_base.errors import complain, reason
 from queue_wire import logline
 
 PIPE_BUF = 4096
-UNWRITTEN_MOST = 256 * 1024
+UNWRITTEN_MAX = 256 * 1024
 WRITES_A_TURN = 64
 RETRY = 1.0  # Seconds until stdout is tried again after an error.
 EXIT_WAIT = 30.0  # Seconds without a byte taken, after which an exit waits no more: the supervisor waits for it.
@@ -92,7 +92,7 @@ class Log:
     @property
     def full(self) -> bool:
         """Whether the logger is so far behind that nothing new should be started."""
-        return self._unwritten > UNWRITTEN_MOST
+        return self._unwritten > UNWRITTEN_MAX
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Wait for stdout while there are lines."""

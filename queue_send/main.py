@@ -218,8 +218,8 @@ def take_remotes(words: list[str]) -> int:
     if words[0] != "--remotes" or len(words) > 2:
         wrong = words[2] if words[0] == "--remotes" else words[0]
         raise Usage(f"{wrong} is not an option; {USAGE}; it is started by queue-start")
-    if len(words) != 2 or words[1] not in map(str, range(1, processes.REMOTES_MOST + 1)):
-        raise Usage(f"--remotes needs a number from 1 to {processes.REMOTES_MOST}; {USAGE}")
+    if len(words) != 2 or words[1] not in map(str, range(1, processes.REMOTES_MAX + 1)):
+        raise Usage(f"--remotes needs a number from 1 to {processes.REMOTES_MAX}; {USAGE}")
     return int(words[1])
 
 

@@ -23,7 +23,7 @@ from queue_wire.format_error import FormatError
 
 _SCRAM_NAMES = (b"SCRAM-SHA-256", b"SCRAM-SHA-1")
 # The server chooses the number of rounds. This many take 30 ms; servers ask for 4,096 to 20,000.
-ROUNDS_MOST = 100_000
+ROUNDS_MAX = 100_000
 _ROUNDS = re.compile(r"(?:.*,)?i=([0-9]{1,12})(?:,.*)?", re.DOTALL)
 
 
@@ -152,8 +152,8 @@ class Scram:
 
     def _prove(self, first: str) -> bytes:
         rounds = _ROUNDS.fullmatch(first)
-        if rounds is not None and int(rounds[1]) > ROUNDS_MOST:
-            raise FormatError(f"it asks for {rounds[1]} rounds, and at most {ROUNDS_MOST} are done")
+        if rounds is not None and int(rounds[1]) > ROUNDS_MAX:
+            raise FormatError(f"it asks for {rounds[1]} rounds, and at most {ROUNDS_MAX} are done")
         self._client.set_server_first(first)
         return _encode(self._client.get_client_final())
 

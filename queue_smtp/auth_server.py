@@ -26,8 +26,8 @@ from queue_wire.format_error import FormatError
 
 MECHANISMS = (b"SCRAM-SHA-256", b"PLAIN", b"LOGIN")
 CRAM_MD5 = b"CRAM-MD5"
-USER_MOST = 255
-PASSWORD_MOST = 1024
+USER_MAX = 255
+PASSWORD_MAX = 1024
 # RFC 7677 section 4 has at least 4,096.
 ROUNDS = 4096
 # No channel binding (`n`, `y`) and no authorization identity. The name has `=2C` and `=3D` for `,` and `=`.
@@ -105,7 +105,7 @@ class ServerPlain:
         identity, user, password = parts
         if identity not in (b"", user):
             # Nobody may act for another one.
-            raise WrongProof(user[:USER_MOST])
+            raise WrongProof(user[:USER_MAX])
         return _password_given(b"PLAIN", user, password)
 
 
@@ -238,7 +238,7 @@ def knows_password(verifier: Verifier, password: bytes) -> bool:
 
 
 def _password_given(mechanism: bytes, user: bytes, password: bytes) -> PasswordGiven:
-    if not user or len(user) > USER_MOST or len(password) > PASSWORD_MOST or b"\0" in user or b"\0" in password:
+    if not user or len(user) > USER_MAX or len(password) > PASSWORD_MAX or b"\0" in user or b"\0" in password:
         raise FormatError("a user that is empty, or a user or password that is too long or holds a NUL")
     return PasswordGiven(mechanism, user, password)
 

@@ -60,9 +60,9 @@ from queue_smtp.reply import Reply, ReplyReader
 from queue_wire.format_error import FormatError
 
 # Commands without a reply at any time. It bounds the memory for a server that answers and does not read.
-PIPELINED_MOST = 100
+PIPELINED_MAX = 100
 # No mechanism has more than three challenges.
-CHALLENGES_MOST = 10
+CHALLENGES_MAX = 10
 CLOSED_BY_PEER = "it closed the connection"
 # A server that closed the connection is seen as one of these, since a command sent after that causes a reset.
 _CLOSED_BY_PEER = (CLOSED_BY_PEER, "connection reset by peer", "broken pipe")
@@ -444,7 +444,7 @@ class SmtpClient:
         if progress is None:
             return self._take_events()
         self.transactions += 1
-        self._window = PIPELINED_MOST if self.pipelines else 1
+        self._window = PIPELINED_MAX if self.pipelines else 1
         behind = self.state is _END
         if self._recipients_kept:
             # Behind a message its recipients are kept until the reply to it.
@@ -598,7 +598,7 @@ class SmtpClient:
                 mechanism.finish()
                 return _READY
             self._challenges += 1
-            if self._challenges > CHALLENGES_MOST:
+            if self._challenges > CHALLENGES_MAX:
                 raise FormatError("more challenges than any mechanism has")
             answer = self._mechanism.answer(binascii.a2b_base64(reply.text.rpartition(b"\n")[2][4:]))
         except (FormatError, binascii.Error) as error:

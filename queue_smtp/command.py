@@ -20,9 +20,9 @@ from queue_smtp.server_replies import (
 from queue_wire.format_error import FormatError
 
 # RFC 5321 section 4.5.3.1.4 demands 512 bytes with CRLF, and the extensions add to it.
-COMMAND_MOST = 2048
+COMMAND_MAX = 2048
 # RFC 4954 section 4: a response of AUTH.
-RESPONSE_MOST = 12288
+RESPONSE_MAX = 12288
 # RFC 5321 section 4.1.2 has letters, digits, hyphens and literals. Names with other characters are common.
 _NAME = re.compile(rb"[!-~]{1,255}")
 _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")

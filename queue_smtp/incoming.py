@@ -24,7 +24,7 @@ from queue_smtp.server_replies import (
 
 # A client that goes on sending after the limit on the size is heard until it has sent this many times the limit.
 _EXCESS = 2
-_EXCESS_LEAST = 1 << 20
+_EXCESS_MIN = 1 << 20
 
 
 class MessageLimits(NamedTuple):
@@ -77,7 +77,7 @@ class IncomingMessage:
     def excessive(self) -> bool:
         """Whether the message is so far over the limit on its size that the connection should end."""
         size = self._limits.size
-        return bool(size) and self.size > max(_EXCESS * size, _EXCESS_LEAST)
+        return bool(size) and self.size > max(_EXCESS * size, _EXCESS_MIN)
 
     def feed_data(self, data: bytes) -> tuple[bytes, bytes | None]:
         """Take bytes behind DATA; return (text, None), or (text, what follows) with the end of the message."""

@@ -11,7 +11,7 @@ import ipaddress
 import re
 
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain
-from queue_wire.files.envelope import ADDRESS_MOST
+from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError, quoted
 
 # A path, and whether only SMTPUTF8 can carry it (RFC 6531).
@@ -24,7 +24,7 @@ _DOT_STRING = re.compile(rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\xff-]+(?:\.[A-Za-z
 _DOMAIN = re.compile(rb"[!#-'*+\-./0-9=?A-Z^_`a-z{|}~]+|\[[0-9A-Za-z.:_-]+\]")
 # Every server takes command lines of 512 bytes (RFC 5321 section 4.5.3.1.4), of which `MAIL FROM:` and the line end
 # leave this. A server that cuts longer lines would take the rest for a command.
-PATH_MOST = 500
+PATH_MAX = 500
 _PRINTABLE = re.compile(rb"[ -~]*")
 # Addresses that need no closer look, as almost all.
 _PLAIN = re.compile(rb"[A-Za-z0-9_+=-]+(?:\.[A-Za-z0-9_+=-]+)*@[A-Za-z0-9.-]+")
@@ -41,8 +41,8 @@ _MAILBOX = rb"(%s|%s)(?:@(%s|%s))?" % (_ATOMS, _QUOTED, _LABELS, _LITERAL)
 _ROUTE = rb"(?:@(?:%s|%s)(?:,@(?:%s|%s))*:)?" % (_LABELS, _LITERAL, _LABELS, _LITERAL)
 _IN_BRACKETS = re.compile(rb"<(?:%s%s)?>" % (_ROUTE, _MAILBOX))
 _WITHOUT_BRACKETS = re.compile(_MAILBOX)
-_LABEL_MOST = 63
-_NAME_MOST = 253
+_LABEL_MAX = 63
+_NAME_MAX = 253
 _QUOTED_PAIR = re.compile(rb"\\(.)")
 
 
@@ -131,8 +131,8 @@ def unpack_path(text: bytes) -> tuple[bytes, bytes]:
     if domain is not None and not _may_be_host(domain):
         raise FormatError(f"no host can have this name or address: {quoted(domain)}")
     address = local if domain is None else b"%s@%s" % (local, domain)
-    if len(address) > ADDRESS_MOST:
-        raise FormatError(f"address of {len(address)} bytes, limit {ADDRESS_MOST}: {quoted(address)}")
+    if len(address) > ADDRESS_MAX:
+        raise FormatError(f"address of {len(address)} bytes, limit {ADDRESS_MAX}: {quoted(address)}")
     if not address.isascii():
         try:
             printable = address.decode("utf-8").isprintable()
@@ -167,16 +167,16 @@ def _may_be_host(domain: bytes) -> bool:
         except ValueError:
             return False
         return True
-    if len(domain) > _LABEL_MOST or b"-" in domain:
-        if len(domain) > _NAME_MOST:
+    if len(domain) > _LABEL_MAX or b"-" in domain:
+        if len(domain) > _NAME_MAX:
             return False
-        return not any(len(each) > _LABEL_MOST or each[:1] == b"-" or each[-1:] == b"-" for each in domain.split(b"."))
+        return not any(len(each) > _LABEL_MAX or each[:1] == b"-" or each[-1:] == b"-" for each in domain.split(b"."))
     return True
 
 
 def _bounded(path: bytes) -> bytes:
-    if len(path) > PATH_MOST:
-        raise FormatError(f"address makes a command too long, {len(path)} bytes, limit {PATH_MOST}: {quoted(path)}")
+    if len(path) > PATH_MAX:
+        raise FormatError(f"address makes a command too long, {len(path)} bytes, limit {PATH_MAX}: {quoted(path)}")
     return path
 
 

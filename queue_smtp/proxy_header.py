@@ -12,11 +12,11 @@ from typing import NamedTuple
 from queue_wire.format_error import FormatError, quoted
 
 # The longest header of version 1, with CRLF.
-_TEXT_MOST = 107
+_TEXT_MAX = 107
 _SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 _FIXED = struct.Struct("!12sBBH")
 # TLVs behind the addresses are skipped. Balancers send some hundred bytes of them, with a certificate some thousand.
-_BINARY_MOST = 16384
+_BINARY_MAX = 16384
 _TEXT = re.compile(rb"PROXY TCP([46]) ([0-9A-Fa-f:.]{2,39}) ([0-9A-Fa-f:.]{2,39}) (\d{1,5}) (\d{1,5})")
 _IPV4 = struct.Struct("!4s4sHH")
 _IPV6 = struct.Struct("!16s16sHH")
@@ -46,10 +46,10 @@ def unpack_proxy_header(data: bytes) -> tuple[int, ProxiedConnection | None] | N
 
 
 def _unpack_text(data: bytes) -> tuple[int, ProxiedConnection | None] | None:
-    head = data[:_TEXT_MOST]
+    head = data[:_TEXT_MAX]
     end = head.find(b"\r\n")
     if end < 0:
-        if not b"PROXY ".startswith(head[:6]) or len(head) == _TEXT_MOST or b"\n" in head:
+        if not b"PROXY ".startswith(head[:6]) or len(head) == _TEXT_MAX or b"\n" in head:
             raise FormatError(f"no PROXY header: {quoted(data)}")
         return None
     line = head[:end]
@@ -73,8 +73,8 @@ def _unpack_binary(data: bytes) -> tuple[int, ProxiedConnection | None] | None:
     _, command, family, length = _FIXED.unpack_from(data)
     if command not in (_LOCAL, _PROXY):
         raise FormatError(f"PROXY header of another version or command: {command:#x}")
-    if length > _BINARY_MOST:
-        raise FormatError(f"PROXY header of {length} bytes, limit {_BINARY_MOST}")
+    if length > _BINARY_MAX:
+        raise FormatError(f"PROXY header of {length} bytes, limit {_BINARY_MAX}")
     end = _FIXED.size + length
     if len(data) < end:
         return None

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from queue_wire.format_error import FormatError, quoted
 
 # RFC 5321 section 4.5.3.1.5 allows 512 bytes; servers that quote a policy exceed it.
-LINE_MOST = 8192
-# All lines of one reply. Only the first TEXT_MOST bytes are kept for its text.
-REPLY_MOST = 65536
+LINE_MAX = 8192
+# All lines of one reply. Only the first TEXT_MAX bytes are kept for its text.
+REPLY_MAX = 65536
 # Lines that were received and not yet read. The replies to all pipelined commands have far fewer.
-LINES_MOST = 4096
-TEXT_MOST = 10000
+LINES_MAX = 4096
+TEXT_MAX = 10000
 
 _CONTROLS = bytes(0x3F if byte == 127 or (byte < 32 and byte != 10) else byte for byte in range(256))
 _LF = b"\n"
@@ -65,7 +65,7 @@ class ReplyReader:
         buffer = self._buffer
         self._buffer = data if self._at == len(buffer) else buffer[self._at :] + data
         self._at = 0
-        self._flooded = len(self._buffer) > LINES_MOST and self._buffer.count(b"\n") > LINES_MOST
+        self._flooded = len(self._buffer) > LINES_MAX and self._buffer.count(b"\n") > LINES_MAX
 
     @property
     def pending(self) -> bool:
@@ -75,22 +75,22 @@ class ReplyReader:
     def next(self) -> Reply | None:
         buffer = self._buffer
         if self._flooded:
-            raise FormatError(f"over {LINES_MOST} lines of SMTP replies at once: {quoted(buffer.partition(_LF)[0])}")
+            raise FormatError(f"over {LINES_MAX} lines of SMTP replies at once: {quoted(buffer.partition(_LF)[0])}")
         while (end := buffer.find(b"\n", self._at)) >= 0:
             line = buffer[self._at : end].replace(b"\r", b"")
             self._at = end + 1
             match = _LINE.fullmatch(line)
-            if match is None or len(line) > LINE_MOST:
+            if match is None or len(line) > LINE_MAX:
                 raise FormatError(f"not an SMTP reply: {quoted(line)}")
             code, dash = match.groups()
             if dash != b"-" and not self._text:
-                # Most replies have one line. LINE_MOST is less than TEXT_MOST.
+                # Most replies have one line. LINE_MAX is less than TEXT_MAX.
                 return Reply(int(code), clean(line))
             self._keep(line)
             if dash != b"-":
                 return self._reply(int(code))
-        if len(buffer) - self._at > LINE_MOST:
-            raise FormatError(f"SMTP reply line over {LINE_MOST} bytes: {quoted(buffer[self._at :])}")
+        if len(buffer) - self._at > LINE_MAX:
+            raise FormatError(f"SMTP reply line over {LINE_MAX} bytes: {quoted(buffer[self._at :])}")
         return None
 
     def skip_accepted(self, count: int) -> bool:
@@ -106,7 +106,7 @@ class ReplyReader:
             pattern = re.compile(rb"(?:2[0-9][0-9](?: [^\n]*+|\r)?+\n){%d}+354(?: [^\n]*+|\r)?+\n" % count)
             _ACCEPTED[count] = pattern
         match = pattern.match(self._buffer, self._at)
-        if match is None or match.end() - self._at > LINE_MOST:
+        if match is None or match.end() - self._at > LINE_MAX:
             return False
         self._at = match.end()
         return True
@@ -117,15 +117,15 @@ class ReplyReader:
         if self._text and self._text[0][:1] != line[:1]:
             raise FormatError(f"SMTP reply of two codes: {quoted(self._text[0])}, then {quoted(line)}")
         self._total += len(line) + 1
-        if self._total > REPLY_MOST:
-            raise FormatError(f"SMTP reply over {REPLY_MOST} bytes: {quoted(line)}")
+        if self._total > REPLY_MAX:
+            raise FormatError(f"SMTP reply over {REPLY_MAX} bytes: {quoted(line)}")
         self._text.append(line)
 
     def _reply(self, code: int) -> Reply:
         text = b"\n".join(self._text)
         self._text = []
         self._total = 0
-        return Reply(code, clean(text[:TEXT_MOST]))
+        return Reply(code, clean(text[:TEXT_MAX]))
 
 
 def clean(text: bytes) -> bytes:

@@ -67,8 +67,8 @@ from queue_smtp.auth_server import (
     make_mechanism,
 )
 from queue_smtp.command import (
-    COMMAND_MOST,
-    RESPONSE_MOST,
+    COMMAND_MAX,
+    RESPONSE_MAX,
     CommandRefused,
     divide_command,
     unpack_bdat,
@@ -102,16 +102,16 @@ from queue_wire.control.smtpdusers import Verifier
 from queue_wire.format_error import FormatError
 
 # While a question is open, more than this is not read.
-WAITING_MOST = 4096
+WAITING_MAX = 4096
 # RFC 5321 section 4.5.3.2.7, and as long between two pieces of a message.
 TIMEOUT = 300
-AUTH_FAILURES_MOST = 3
+AUTH_FAILURES_MAX = 3
 # A chunk that is refused is read to its end if it is not larger.
-SKIP_MOST = 64 << 20
+SKIP_MAX = 64 << 20
 # A client that tries these takes the server for something else, and may act for somebody who cannot reach it.
 _FORBIDDEN = frozenset((b"CONNECT", b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PUT", b"TRACE"))
 _WORD = re.compile(rb"[A-Za-z]{1,12}")
-_SHOWN_MOST = 200
+_SHOWN_MAX = 200
 # RFC 2645 section 5.2.1; underscores are common.
 _TURNED = re.compile(rb"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){0,126}")
 # RFC 1985 section 5: a domain, with `@` for those below it, too, or `#` for a queue by its name.
@@ -188,7 +188,7 @@ class SmtpServer(ServerSession):
 
     @property
     def wants_data(self) -> bool:
-        return self.state is not _CLOSED and (self.asked is None or len(self._buffer) < WAITING_MOST)
+        return self.state is not _CLOSED and (self.asked is None or len(self._buffer) < WAITING_MAX)
 
     @property
     def in_transaction(self) -> bool:
@@ -338,7 +338,7 @@ class SmtpServer(ServerSession):
 
     def _take_line(self) -> bool:
         buffer = self._buffer
-        most = RESPONSE_MOST if self.state is _AUTH else COMMAND_MOST
+        most = RESPONSE_MAX if self.state is _AUTH else COMMAND_MAX
         end = buffer.find(b"\n", self._searched)
         if end < 0:
             if len(buffer) > most:
@@ -389,7 +389,7 @@ class SmtpServer(ServerSession):
                 _HANDLERS[verb](self, argument)
         except CommandRefused as refusal:
             known = verb in COMMANDS and verb != b"AUTH"
-            self._refuse(refusal.reply, line[:_SHOWN_MOST] if known else verb)
+            self._refuse(refusal.reply, line[:_SHOWN_MAX] if known else verb)
 
     def _out_of_turn(self, verb: bytes) -> ServerReply:
         if self.state is _HELLO:
@@ -570,7 +570,7 @@ class SmtpServer(ServerSession):
 
     def _skip(self, size: int, reply: ServerReply, following: ServerState) -> None:
         """Read a chunk that is refused to its end, since the next command is behind it (RFC 3030 section 2)."""
-        if size > SKIP_MOST:
+        if size > SKIP_MAX:
             # It would cost more than a new connection.
             self._refuse(reply, b"BDAT")
             self._close("refused chunk is too large to be read")
@@ -676,7 +676,7 @@ class SmtpServer(ServerSession):
             self._events.append(UserRefused(user, self._mechanism))
             self._failures += 1
         self._decide(reply, reply)
-        if self._failures >= AUTH_FAILURES_MOST and self.state is not _CLOSED:
+        if self._failures >= AUTH_FAILURES_MAX and self.state is not _CLOSED:
             self._say(replies.TOO_MANY_ERRORS)
             self._close("too many AUTH failures")
 

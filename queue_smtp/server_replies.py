@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 # RFC 5321 section 4.5.3.1.5: a reply line has 512 bytes with its code and CRLF. A code, a status and their spaces take
 # at most 16.
-TEXT_LINE_MOST = 490
+TEXT_LINE_MAX = 490
 # A caller's text that has more lines loses the last ones.
-TEXT_LINES_MOST = 50
+TEXT_LINES_MAX = 50
 
 _UNPRINTABLE = re.compile(rb"[^ -~]")
 
@@ -40,7 +40,7 @@ class ServerReply(NamedTuple):
 
 def pack_reply(reply: ServerReply) -> bytes:
     """Return a reply as the bytes that go to the client. Bytes that are not printable ASCII become `?`."""
-    lines = [_UNPRINTABLE.sub(b"?", line[:TEXT_LINE_MOST]) for line in reply.text.split(b"\n")[:TEXT_LINES_MOST]]
+    lines = [_UNPRINTABLE.sub(b"?", line[:TEXT_LINE_MAX]) for line in reply.text.split(b"\n")[:TEXT_LINES_MAX]]
     head = b"%s " % reply.status if reply.status else b""
     last = len(lines) - 1
     packed = []

@@ -13,7 +13,7 @@ ATTRIBUTES = (b"NAME", b"ADDR", b"PORT", b"PROTO", b"HELO", b"LOGIN", b"DESTADDR
 _UNKNOWN = (b"[UNAVAILABLE]", b"[TEMPUNAVAIL]")
 _ADDRESSES = (b"ADDR", b"DESTADDR")
 _PORTS = (b"PORT", b"DESTPORT")
-VALUE_MOST = 255
+VALUE_MAX = 255
 _HEX = re.compile(rb"\+([0-9A-F]{2})")
 _PRINTABLE = re.compile(rb"[!-~]+")
 
@@ -47,7 +47,7 @@ def unpack_xtext(text: bytes) -> bytes:
 
 
 def _unpack_value(name: bytes, value: bytes) -> bytes:
-    if not _PRINTABLE.fullmatch(value) or len(value) > VALUE_MOST:
+    if not _PRINTABLE.fullmatch(value) or len(value) > VALUE_MAX:
         raise FormatError(f"XCLIENT: not printable, empty or too long: {quoted(value)}")
     if name in _PORTS:
         if not value.isdigit() or len(value) > 5 or int(value) > 65535:

@@ -24,7 +24,7 @@ from queue_wire.pipes.qmtp import (
     GIVE_UP,
     NUMBERS,
     PERMANENT,
-    PIECE_MOST,
+    PIECE_MAX,
     PIECES_END,
     SOCKET,
     TEMPORARY,
@@ -39,15 +39,15 @@ from queue_wire.pipes.qmtp import (
 # A message that is larger goes in pieces.
 SMALL = 65536
 # Bytes of messages that are kept in memory until they are complete; beyond it smaller ones go in pieces, too.
-KEPT_MOST = 32 << 20
+KEPT_MAX = 32 << 20
 # Messages that wait on one link, if it answers promptly: queue-intake reads, commits and answers them together. A link
 # whose first answer takes longer than PROMPT_SECONDS is left to the messages that it has.
 TOGETHER = 8
 PROMPT_SECONDS = 0.1
 # Links that small messages share. While queue-todo is behind, queue-intake has each link wait before each message.
-SHARED_MOST = 32
+SHARED_MAX = 32
 # Links in all: queue-intake takes 1,000 connections, from all processes.
-LINKS_MOST = 400
+LINKS_MAX = 400
 # Seconds after which a link that nobody uses is closed; queue-intake closes it after 300.
 IDLE_SECONDS = 60.0
 # Seconds for the answer to a message. RFC 5321 section 4.5.3.2.6 has clients wait for ten minutes.
@@ -197,7 +197,7 @@ class IntakeLinks:
                 return link
         usable = self._usable()
         least = min(usable, key=lambda link: len(link.waiting), default=None)
-        if least is not None and (not least.waiting or len(usable) >= SHARED_MOST):
+        if least is not None and (not least.waiting or len(usable) >= SHARED_MAX):
             return least
         return self._connect(now) or least
 
@@ -206,7 +206,7 @@ class IntakeLinks:
 
         Large messages that come slowly leave links for small ones.
         """
-        if sum(link.busy for link in self._links) >= LINKS_MOST - SHARED_MOST:
+        if sum(link.busy for link in self._links) >= LINKS_MAX - SHARED_MAX:
             return None
         found = next((link for link in self._usable() if not link.waiting), None) or self._connect(now)
         if found is not None:
@@ -241,7 +241,7 @@ class IntakeLinks:
     def _connect(self, now: float) -> IntakeLink | None:
         """Return a new link, None if queue-intake does not listen, or has too many connections."""
         self._links = [link for link in self._links if not link.lost]
-        if len(self._links) >= LINKS_MOST:
+        if len(self._links) >= LINKS_MAX:
             return None
         try:
             connection = connect_to(f"{self.home.run}/{SOCKET}")
@@ -298,7 +298,7 @@ class MessageTransfer:
         self._parts.append(data)
         self._kept += len(data)
         self._links.kept += len(data)
-        if self._kept > SMALL or self._links.kept > KEPT_MOST:
+        if self._kept > SMALL or self._links.kept > KEPT_MAX:
             self._begin_pieces(now)
 
     def finish(
@@ -354,8 +354,8 @@ class MessageTransfer:
         if link.lost:
             self.failed = True
             return
-        for at in range(0, len(data), PIECE_MOST - 1):
-            link.write(pack_piece(data[at : at + PIECE_MOST - 1]), now)
+        for at in range(0, len(data), PIECE_MAX - 1):
+            link.write(pack_piece(data[at : at + PIECE_MAX - 1]), now)
 
     def _release(self) -> None:
         link, self._link = self._link, None

@@ -9,7 +9,7 @@ from queue_wire.admin.ondemand_socket import (
     EMPTY,
     ETRN,
     LATER,
-    REQUEST_MOST,
+    REQUEST_MAX,
     RUNNING,
     SOCKET,
     STARTED,
@@ -66,12 +66,12 @@ class QueueRequest:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._answers = NetstringReader(REQUEST_MOST)
+        self._answers = NetstringReader(REQUEST_MAX)
 
     async def answer(self) -> bytes:
         """Return the word of the next answer. Raises OSError, EOFError, FormatError."""
         while (payload := self._answers.next()) is None:
-            data = await self._reader.read(REQUEST_MOST)
+            data = await self._reader.read(REQUEST_MAX)
             if not data:
                 raise EOFError
             self._answers.feed(data)

@@ -19,10 +19,10 @@ from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.recipient_question import (
     CHECK_SOCKET,
     EXISTS,
-    QUESTION_MOST,
+    QUESTION_MAX,
     UNDECIDED,
     UNKNOWN,
-    VERDICT_MOST,
+    VERDICT_MAX,
     RecipientQuestion,
     pack_question,
     unpack_verdict,
@@ -47,7 +47,7 @@ class _CheckerLink(asyncio.Protocol):
     def __init__(self, lookups: "MailboxLookups") -> None:
         self._lookups = lookups
         self._transport: asyncio.Transport | None = None
-        self._reader = NetstringReader(VERDICT_MOST)
+        self._reader = NetstringReader(VERDICT_MAX)
         self._unsent: list[bytes] = []
         self.lost = False
 
@@ -110,7 +110,7 @@ class MailboxLookups:
         self._open[number] = _OpenQuestion(found, now + ANSWER_SECONDS)
         why = ""
         question = pack_question(RecipientQuestion(number, address))
-        if len(question) > QUESTION_MOST:
+        if len(question) > QUESTION_MAX:
             why = "the address is too long"
         elif self._link is None or self._link.lost:
             why = self._connect()

@@ -67,7 +67,7 @@ from queue_wire.pipes.qmtp import Answer
 COMMANDS_SLICE = 8192
 MESSAGE_SLICE = 32768
 # A message that comes with fewer bytes a second is not waited for, after the first TIMEOUT seconds.
-LEAST_RATE = 500.0
+RATE_MIN = 500.0
 # Seconds for the client to close the connection, once it was told that the session is over. To close it at once would
 # reset it if the client goes on sending, and the client would lose the reply.
 LINGER_SECONDS = 5.0
@@ -405,7 +405,7 @@ class SmtpConnection:
         now = time.monotonic()
         if self._session.in_message:
             self._deadline = now + TIMEOUT
-            self._message_by = (self._message_by or now + TIMEOUT) + len(data) / LEAST_RATE
+            self._message_by = (self._message_by or now + TIMEOUT) + len(data) / RATE_MIN
         self._carry_out(self._session.feed(data, now), now)
 
     def _begin_tls(self, now: float) -> None:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from queue_wire.control.rewrite import Rules
 
-ANNOUNCED_MOST = 12_000  # Fewer than queue/marks has slots.
-BYTES_MOST = 32 << 20  # Bytes of envelopes.
+ANNOUNCED_MAX = 12_000  # Fewer than queue/marks has slots.
+BYTES_MAX = 32 << 20  # Bytes of envelopes.
 
 
 class Announcement(NamedTuple):
@@ -33,7 +33,7 @@ class Announcements:
         self._messages: dict[int, Announcement] = {}
         self._again: set[int] = set()
         self._share = share
-        self._room = BYTES_MOST // share
+        self._room = BYTES_MAX // share
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -41,7 +41,7 @@ class Announcements:
     @property
     def full(self) -> bool:
         """Whether no more messages may be announced."""
-        return self._room <= 0 or len(self._messages) * self._share >= ANNOUNCED_MOST
+        return self._room <= 0 or len(self._messages) * self._share >= ANNOUNCED_MAX
 
     def add(self, message: int, announcement: Announcement) -> None:
         """Add a message that is announced now."""

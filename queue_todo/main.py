@@ -35,8 +35,8 @@ from queue_todo.config import RuleFiles
 from queue_todo.hold_watch import StandingHolds
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
-from queue_todo.pipeline import UNWRITTEN_MOST, Pipeline
-from queue_todo.todo_workers import WORKERS_MOST, WorkerPipes, Workers, start_workers
+from queue_todo.pipeline import UNWRITTEN_MAX, Pipeline
+from queue_todo.todo_workers import WORKERS_MAX, WorkerPipes, Workers, start_workers
 from queue_wire.admin.settings import pack_in_force
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError
@@ -121,7 +121,7 @@ class Classifier:
             return min(wait, max(0.0, self._part.exit_by - now))
         if self._rules is None:
             return min(wait, max(0.0, self._next_rules - now))
-        if self._notices.unwritten <= UNWRITTEN_MOST:
+        if self._notices.unwritten <= UNWRITTEN_MAX:
             wait = min(wait, self._pending.wait(now))
         return min(wait, max(0.0, self._next_scan - now)) if self._blind else wait
 
@@ -151,7 +151,7 @@ class Classifier:
             self._next_scan = now + BLIND_SCAN
             self._pending.scan_soon()
         rules = self._rules_in_force
-        if rules is not None and self._notices.unwritten <= UNWRITTEN_MOST:
+        if rules is not None and self._notices.unwritten <= UNWRITTEN_MAX:
             trouble = self._pending.run(now)
             if trouble is not None:
                 self._notices.warn(trouble)
@@ -328,8 +328,8 @@ def take_workers(words: list[str]) -> int:
     if words[0] != "--workers" or len(words) > 2:
         wrong = words[2] if words[0] == "--workers" else words[0]
         raise Usage(f"{wrong} is not an option; {USAGE}; it is started by queue-start")
-    if len(words) != 2 or words[1] not in map(str, range(1, WORKERS_MOST + 1)):
-        raise Usage(f"--workers needs a number from 1 to {WORKERS_MOST}; {USAGE}")
+    if len(words) != 2 or words[1] not in map(str, range(1, WORKERS_MAX + 1)):
+        raise Usage(f"--workers needs a number from 1 to {WORKERS_MAX}; {USAGE}")
     return int(words[1])
 
 

@@ -5,7 +5,7 @@ for others does not wait behind a batch. What a scan has found is one more domai
 
 A lower class of mail (queue_wire.control.priorities) is taken when no message of a higher one waits, and one of ten
 messages otherwise, so that it is never starved. Its messages are taken in order of their age. Of a tree with very many
-files LOWER_MOST are known at a time: their names and times are read in the disk thread, and the next ones when these
+files LOWER_MAX are known at a time: their names and times are read in the disk thread, and the next ones when these
 have been taken.
 """
 
@@ -22,14 +22,14 @@ from queue_wire.ids import unpack_id
 
 SCAN_EVERY = 1500.0  # Seconds: 25 minutes, qmail's SLEEP_TODO.
 RETRY_AFTER = 30.0  # Seconds until a deferred message, or an unreadable directory, is tried again.
-RETRY_MOST = 1800.0  # Seconds until a message is tried again that was deferred often: each time twice as many.
+RETRY_MAX = 1800.0  # Seconds until a message is tried again that was deferred often: each time twice as many.
 SAY_EVERY = 600.0  # Seconds after which a warning about an unreadable directory is repeated.
 # The most messages that are taken alone, because a sync with others failed. With more, the disk refuses everything.
-ALONE_MOST = 250
+ALONE_MAX = 250
 SORT_FROM = 1000  # Waiting ids from which on they are sorted by domain; fewer are a fraction of a second.
-SORTED_MOST = 20_000  # The most ids that are sorted.
+SORTED_MAX = 20_000  # The most ids that are sorted.
 SCANNED = b"SCANNED"  # The domain of ids that a scan has found. Those of recipients are in lower case.
-LOWER_MOST = 20_000  # The most ids of a lower class that are known.
+LOWER_MAX = 20_000  # The most ids of a lower class that are known.
 LOWER_SLICE = 1000  # Names that the disk thread reads at a time.
 FOUND = -1.0  # In the place of a time: another process has found the message by a scan.
 FLOOR = 9  # After so many of higher classes, one of a lower class is taken.
@@ -137,7 +137,7 @@ class Pending:
     def _wait_lower(self, message: int, priority: str) -> None:
         for lower in self._lower:
             if lower.name == priority and message not in lower.old:
-                if len(lower.named) < LOWER_MOST or not self._reads:
+                if len(lower.named) < LOWER_MAX or not self._reads:
                     lower.named[message] = None
                 else:
                     lower.unread = True  # It is read when its turn comes.
@@ -252,7 +252,7 @@ class Pending:
         """Whether so many ids wait that they are to be sorted by domain."""
         if len(self._waiting) < SORT_FROM or not self._order or self._order[0] in self._alone:
             return False
-        return len(self._waiting) - len(self._order) - len(self._turns.get(SCANNED, ())) < SORTED_MOST
+        return len(self._waiting) - len(self._order) - len(self._turns.get(SCANNED, ())) < SORTED_MAX
 
     def take_unsorted(self, most: int) -> list[int]:
         """Return at most `most` ids that are to be sorted. `sort` must follow before anything is taken."""
@@ -291,13 +291,13 @@ class Pending:
 
     def part(self, messages: Iterable[int]) -> None:
         """Take ids that failed together one by one until they are done, unless too many are taken so already."""
-        if len(self._alone) < ALONE_MOST:
+        if len(self._alone) < ALONE_MAX:
             self._alone.update(messages)
 
     def defer(self, message: int, now: float) -> float:
         """Try a message again later, or at once if it was named meanwhile; return the seconds until then.
 
-        The first time that is RETRY_AFTER, and then twice as long each time, up to RETRY_MOST.
+        The first time that is RETRY_AFTER, and then twice as long each time, up to RETRY_MAX.
         """
         if self._in_hand.pop(message, False):
             self._classes.pop(message, None)
@@ -305,7 +305,7 @@ class Pending:
             return 0.0
         count = self._deferrals.get(message, 0)
         self._deferrals[message] = count + 1
-        delay = min(RETRY_MOST, RETRY_AFTER * 2.0 ** min(count, 16))
+        delay = min(RETRY_MAX, RETRY_AFTER * 2.0 ** min(count, 16))
         self._later_due[message] = now + delay
         heappush(self._later, (now + delay, message))
         return delay
@@ -469,7 +469,7 @@ class LowerClass:
             except OSError:
                 self._dated.append((0, message))  # Its classification deals with that.
         ended = count < LOWER_SLICE
-        if ended or len(self._dated) >= LOWER_MOST:
+        if ended or len(self._dated) >= LOWER_MAX:
             self._dated.sort()
             self.found = deque(message for _, message in self._dated)
             self._dated = []

@@ -34,7 +34,7 @@ from queue_wire.pipes.notice import (
     ANNOUNCE,
     FIRST,
     LEAVE,
-    NOTICE_MOST,
+    NOTICE_MAX,
     Arrived,
     Ask,
     Classified,
@@ -49,9 +49,9 @@ from queue_wire.pipes.notice import (
 )
 
 GROUP = 250  # The most messages that share a commit.
-UNWRITTEN_MOST = 4 << 20  # Bytes of notices that queue-send has not read; above it, no group is begun.
-UNFINISHED_MOST = 2  # The most groups that wait for the log, or to be finished.
-UNREAD_MOST = 65536  # Bytes of notices that queue-send has not read; above it, no message is announced.
+UNWRITTEN_MAX = 4 << 20  # Bytes of notices that queue-send has not read; above it, no group is begun.
+UNFINISHED_MAX = 2  # The most groups that wait for the log, or to be finished.
+UNREAD_MAX = 65536  # Bytes of notices that queue-send has not read; above it, no message is announced.
 FINISHING = 10.0  # Seconds after X to finish what is in the log, or announced.
 SLICE = 0.05  # Seconds of work on envelopes before the thread turns to something else.
 EXIT_RETRY = 1.0  # In an exit, seconds until what the disk has refused is tried again.
@@ -193,11 +193,11 @@ class Pipeline(ClassifyPart):
 
     @property
     def _may_begin(self) -> bool:
-        if len(self._sent) + len(self._logged) >= UNFINISHED_MOST or self._notices.unwritten > UNWRITTEN_MOST:
+        if len(self._sent) + len(self._logged) >= UNFINISHED_MAX or self._notices.unwritten > UNWRITTEN_MAX:
             return False
         if self._small or self._large or self._large_waiting:
             return True
-        if self._mode == LEAVE or (self._mode in (ANNOUNCE, FIRST) and self._notices.unwritten > UNREAD_MOST):
+        if self._mode == LEAVE or (self._mode in (ANNOUNCE, FIRST) and self._notices.unwritten > UNREAD_MAX):
             return False
         return self._pending.may_take(self._mode == FIRST)
 
@@ -482,7 +482,7 @@ def _pack(entry: PreparedMessage) -> bytes:
     if entry.recipients is not None and entry.birth >= 0:
         facts = entry.message, entry.birth, entry.size, entry.sender, entry.recipients
         full = pack_arrived(Arrived(*facts, priority=entry.priority))
-        if len(full) <= NOTICE_MOST:
+        if len(full) <= NOTICE_MAX:
             return full
     return _pack_short(entry)
 

@@ -16,7 +16,7 @@ from queue_base.queue.layout import Layout
 from queue_todo.hold_watch import StandingHolds
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
-from queue_todo.pipeline import UNWRITTEN_MOST, Pipeline
+from queue_todo.pipeline import UNWRITTEN_MAX, Pipeline
 from queue_todo.worker_records import (
     ClassOrder,
     Named,
@@ -32,7 +32,7 @@ from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.notice import EXIT
 
 HOLDS_RETRY = 60.0  # Seconds between attempts to read queue/holds for the first time.
-INSTRUCTION_MOST = 1 << 28  # Bytes of a record of the parent: of virtualdomains with very many lines.
+INSTRUCTION_MAX = 1 << 28  # Bytes of a record of the parent: of virtualdomains with very many lines.
 
 
 class WorkerNotices(NoticePipe):
@@ -49,7 +49,7 @@ class TodoWorker:
     def __init__(self, layout: Layout, commands: int, notices: int, count: int) -> None:
         self._layout = layout
         self._commands = commands
-        self._reader = NetstringReader(INSTRUCTION_MOST)
+        self._reader = NetstringReader(INSTRUCTION_MAX)
         self._notices = WorkerNotices(notices)
         self._pending = Pending(layout, scans=False)
         self._holds = StandingHolds(layout.queue)
@@ -69,7 +69,7 @@ class TodoWorker:
             return min(wait, max(0.0, self._pipeline.exit_by - now))
         if self._rules is not None and rules is None:
             return min(wait, max(0.0, self._next_holds - now))
-        if rules is not None and self._notices.unwritten <= UNWRITTEN_MOST:
+        if rules is not None and self._notices.unwritten <= UNWRITTEN_MAX:
             wait = min(wait, self._pending.wait(now))
         return wait
 
@@ -82,7 +82,7 @@ class TodoWorker:
         if self._rules is not None and not self._holds.known and now >= self._next_holds:
             self._look_at_holds(now)
         rules = self._rules_in_force
-        if rules is not None and self._notices.unwritten <= UNWRITTEN_MOST:
+        if rules is not None and self._notices.unwritten <= UNWRITTEN_MAX:
             self._pending.run(now)
         self._pipeline.run(ready, now, rules)
         taken = Taken(self._got_first - len(self._pending), self._got_lower - self._pending.lower_waiting)

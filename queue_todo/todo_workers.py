@@ -18,7 +18,7 @@ from queue_base.queue.layout import Layout
 from queue_todo.classify_part import ClassifyPart
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
-from queue_todo.pipeline import FINISHING, GROUP, UNREAD_MOST, read_lower, sort_waiting
+from queue_todo.pipeline import FINISHING, GROUP, UNREAD_MAX, read_lower, sort_waiting
 from queue_todo.todo_worker import TodoWorker, work
 from queue_todo.worker_records import (
     Parked,
@@ -47,7 +47,7 @@ from queue_wire.pipes.notice import (
     pack_resubmission,
 )
 
-WORKERS_MOST = 16
+WORKERS_MAX = 16
 # Ids that a worker has and has not begun; with more, none gets any. So each has its next group while it works on one.
 AHEAD = GROUP
 BATCHES = 4  # The most batches of ids, of GROUP at most, that one turn of the loop hands on.
@@ -243,7 +243,7 @@ class Workers(ClassifyPart):
     @property
     def _may_read(self) -> bool:
         """Whether queue-send reads what is passed on; else the workers' pipes fill, and they wait, too."""
-        return self._notices.unwritten <= UNREAD_MOST
+        return self._notices.unwritten <= UNREAD_MAX
 
     def _read(self, link: WorkerLink) -> None:
         try:

@@ -24,8 +24,8 @@ from typing import NamedTuple
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.ids import unpack_id
-from queue_wire.pipes.framing import PREFIX_MOST, pack_netstring
-from queue_wire.pipes.notice import NOTICE_MOST, Ask, ClassifyRequest, CommandReader, Gone, Resubmission
+from queue_wire.pipes.framing import PREFIX_MAX, pack_netstring
+from queue_wire.pipes.notice import NOTICE_MAX, Ask, ClassifyRequest, CommandReader, Gone, Resubmission
 
 _TAKEN = re.compile(rb"T(-?[0-9]{1,20}) (-?[0-9]{1,20})")
 _DIGITS = frozenset(b"0123456789")
@@ -168,8 +168,8 @@ class WorkerReader:
                 self.worked = True
             else:
                 nul = data.find(b"\0", start)
-                if (nul if nul >= 0 else size) - start > NOTICE_MOST:
-                    raise FormatError(f"worker: record over {NOTICE_MOST} bytes")
+                if (nul if nul >= 0 else size) - start > NOTICE_MAX:
+                    raise FormatError(f"worker: record over {NOTICE_MAX} bytes")
                 if nul < 0:
                     break
                 end = nul + 1
@@ -189,14 +189,14 @@ class WorkerReader:
 
 def _netstring_end(data: bytes, start: int) -> int:
     """Return where the netstring ends that begins at `start`, -1 if it is not complete. Raises FormatError."""
-    colon = data.find(b":", start, start + PREFIX_MOST + 1)
+    colon = data.find(b":", start, start + PREFIX_MAX + 1)
     if colon < 0:
-        if len(data) - start > PREFIX_MOST:
+        if len(data) - start > PREFIX_MAX:
             raise FormatError(f"worker: no length: {quoted(data[start : start + 20])}")
         return -1
     prefix = data[start:colon]
-    if not prefix.isdigit() or int(prefix) > NOTICE_MOST:
-        raise FormatError(f"worker: no length up to {NOTICE_MOST}: {quoted(prefix)}")
+    if not prefix.isdigit() or int(prefix) > NOTICE_MAX:
+        raise FormatError(f"worker: no length up to {NOTICE_MAX}: {quoted(prefix)}")
     end = colon + 2 + int(prefix)
     if end > len(data):
         return -1

@@ -10,7 +10,7 @@ VERP_SUFFIX = b"-@[]"
 # The sender of a double bounce, which is never bounced again (qmail-send(8)).
 DOUBLE_BOUNCE_SENDER = b"#@[]"
 # RFC 1035 section 2.3.4 allows 253 bytes; U-labels are up to four times as long as their A-labels.
-DOMAIN_MOST = 1000
+DOMAIN_MAX = 1000
 
 
 def split_address(address: bytes) -> tuple[bytes, bytes]:
@@ -69,7 +69,7 @@ def ascii_domain(domain: bytes) -> bytes:
     """
     if domain.isascii():
         return domain
-    if len(domain) > DOMAIN_MOST:
+    if len(domain) > DOMAIN_MAX:
         raise FormatError(f"domain is too long: {quoted(domain)}")
     # The tables take milliseconds to load, and few domains need them.
     import idna

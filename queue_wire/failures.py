@@ -6,17 +6,17 @@
 Each paragraph ends with an empty line and contains none. Paragraphs are only appended, so after a crash the file may
 end with an incomplete one, which was not yet relied on.
 
-The text of a failure has at most TEXT_MOST bytes when it is written and when it is read. A host that sends long replies
+The text of a failure has at most TEXT_MAX bytes when it is written and when it is read. A host that sends long replies
 for many recipients cannot fill the disk or the memory of the reader.
 """
 
 from collections.abc import Iterator
 
 END = b"\n\n"
-TEXT_MOST = 1000  # Bytes of the text of one failure.
-_TAIL_MOST = 200  # Bytes of these for its last lines, which have the decision, such as "Giving up".
+TEXT_MAX = 1000  # Bytes of the text of one failure.
+_TAIL_MAX = 200  # Bytes of these for its last lines, which have the decision, such as "Giving up".
 _CUT = b" [...]\n"
-_PARAGRAPH_MOST = 65536  # Bytes of one paragraph that the reader examines; ours have at most 2,010.
+_PARAGRAPH_MAX = 65536  # Bytes of one paragraph that the reader examines; ours have at most 2,010.
 _PARTS = 256  # Dicts that the reader uses instead of a single one, which would pause the program each time it grows.
 
 
@@ -27,7 +27,7 @@ def pack_failure(recipient: bytes, text: bytes) -> bytes:
 
 
 def clean_text(text: bytes) -> bytes:
-    """Return a report's text without empty lines and a final newline, at most TEXT_MOST bytes.
+    """Return a report's text without empty lines and a final newline, at most TEXT_MAX bytes.
 
     Of a longer text the beginning and the last whole lines are kept, with `[...]` between them.
     """
@@ -35,10 +35,10 @@ def clean_text(text: bytes) -> bytes:
 
 
 def _shorten(body: bytes) -> bytes:
-    if len(body) <= TEXT_MOST:
+    if len(body) <= TEXT_MAX:
         return body
-    tail = body[-_TAIL_MOST:].partition(b"\n")[2]
-    head = body[: TEXT_MOST - len(_CUT) - len(tail)].rstrip(b"\n")
+    tail = body[-_TAIL_MAX:].partition(b"\n")[2]
+    head = body[: TEXT_MAX - len(_CUT) - len(tail)].rstrip(b"\n")
     return head + (_CUT + tail).rstrip(b"\n")
 
 
@@ -65,18 +65,18 @@ class FailureReader:
         *whole, rest = (self._rest + data).split(END)
         for paragraph in whole:
             self._take(paragraph)
-        if len(rest) > _PARAGRAPH_MOST:
+        if len(rest) > _PARAGRAPH_MAX:
             # The last byte is kept, because it may be the first byte of END.
-            rest = rest[:_PARAGRAPH_MOST] + _CUT.rstrip(b"\n") + rest[-1:]
+            rest = rest[:_PARAGRAPH_MAX] + _CUT.rstrip(b"\n") + rest[-1:]
         self._rest = rest
 
     def _take(self, paragraph: bytes) -> None:
         self._count += 1
         head, colon, text = paragraph.partition(b">:\n")
         if head[:1] == b"<" and colon:
-            self._keep(head[1:], text[:TEXT_MOST])
+            self._keep(head[1:], text[:TEXT_MAX])
         elif paragraph.strip():
-            self._keep(b"\0%d" % self._count, paragraph[:TEXT_MOST])
+            self._keep(b"\0%d" % self._count, paragraph[:TEXT_MAX])
 
     def _keep(self, key: bytes, text: bytes) -> None:
         part = self._found[hash(key) % _PARTS]

@@ -45,7 +45,7 @@ class FieldError(FormatError):
 
 
 class AddressTooLong(FormatError):
-    """An envelope address longer than queue_wire.files.envelope.ADDRESS_MOST; qmail-queue's exit code 11."""
+    """An envelope address longer than queue_wire.files.envelope.ADDRESS_MAX; qmail-queue's exit code 11."""
 
 
 def wrong_in(path: str, error: FormatError) -> str:

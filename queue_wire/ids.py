@@ -7,7 +7,7 @@ have the same number, and `QUEUE/I-BIRTH` names one of them.
 
 from queue_wire.format_error import FormatError, quoted
 
-ID_MOST = 2**64 - 1
+ID_MAX = 2**64 - 1
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -16,7 +16,7 @@ def unpack_id(text: bytes) -> int:
     if not text.isdigit() or text[:1] == b"0" or len(text) > 20:
         raise FormatError(f"not a message id: {quoted(text)}")
     value = int(text)
-    if value > ID_MOST:
+    if value > ID_MAX:
         raise FormatError(f"not a message id: {quoted(text)}")
     return value
 

@@ -1,12 +1,12 @@
 """The lines of the log, identical to qmail-send's where it has them. Each function returns a line without newline.
 
 Text from outside is escaped as in qmail: newline becomes `/`; `%`, bytes below 33 and bytes above 126 become `_`. A
-line has at most LINE_MOST bytes; a longer one loses the end of its text from outside.
+line has at most LINE_MAX bytes; a longer one loses the end of its text from outside.
 """
 
 import datetime
 
-LINE_MOST = 1000
+LINE_MAX = 1000
 
 _ESCAPED = bytes(
     ord("/") if byte == 10 else ord("_") if byte < 33 or byte > 126 or byte == ord("%") else byte
@@ -29,8 +29,8 @@ def moment(seconds: float) -> str:
 
 
 def _line(head: bytes, text: bytes, tail: bytes = b"") -> bytes:
-    """Return head, escaped text, tail; the text is cut so that the line fits in LINE_MOST."""
-    return head + text[: LINE_MOST - len(head) - len(tail)].translate(_ESCAPED) + tail
+    """Return head, escaped text, tail; the text is cut so that the line fits in LINE_MAX."""
+    return head + text[: LINE_MAX - len(head) - len(tail)].translate(_ESCAPED) + tail
 
 
 def status(local: int, local_limit: int, remote: int, remote_limit: int, leaving: bool) -> bytes:
@@ -152,7 +152,7 @@ def warning(text: str) -> bytes:
 def _spaced(head: bytes, text: str) -> bytes:
     """As _line, for our own text: each word is escaped, and the spaces are kept."""
     words = text.encode("utf-8", "backslashreplace").split(b" ")
-    return (head + b" ".join(escape(word) for word in words))[:LINE_MOST]
+    return (head + b" ".join(escape(word) for word in words))[:LINE_MAX]
 
 
 def stored_on_demand(domain: bytes, long_id: str, size: int, sender: bytes, recipient: bytes) -> bytes:

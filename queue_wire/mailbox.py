@@ -9,7 +9,7 @@ given.
 from collections.abc import Callable
 from typing import NamedTuple
 
-NAME_MOST = 31
+NAME_MAX = 31
 # The source of a mailbox.
 ASSIGNED = "users/cdb"
 PASSWD = "passwd"
@@ -70,4 +70,4 @@ def break_name(local: bytes) -> list[tuple[bytes, bytes, bytes]]:
     while end >= 0:
         found.append((local[:end].lower(), b"-", local[end + 1 :]))
         end = local.rfind(b"-", 0, end)
-    return [parts for parts in found if 0 < len(parts[0]) <= NAME_MOST]
+    return [parts for parts in found if 0 < len(parts[0]) <= NAME_MAX]

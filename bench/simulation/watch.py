@@ -3,8 +3,8 @@
 The rules are those of queue_send.scheduler.destination, written down once more, so that they are checked from outside.
 """
 
-PROBE_FIRST, PROBE_MOST = 60.0, 3600.0
-WINDOW_FIRST, WINDOW_MOST = 2.0, 20.0
+PROBE_FIRST, PROBE_MAX = 60.0, 3600.0
+WINDOW_FIRST, WINDOW_MAX = 2.0, 20.0
 KNOWN_AFTER = 6  # Failures in a row after which a host counts as dead, where the scheduler has no word for it.
 MINUTE = 60.0
 
@@ -19,7 +19,7 @@ class Watch:
         self.was_dead = False
         self._declares = declares
         self._flying = 0
-        self._window = WINDOW_MOST
+        self._window = WINDOW_MAX
         self._in_a_row = 0
         self._dead = False
         self._interval = PROBE_FIRST
@@ -60,7 +60,7 @@ class Watch:
 
     def _fail_probe(self, now: float) -> None:
         self._probing = False
-        self._interval = min(2 * self._interval, PROBE_MOST)
+        self._interval = min(2 * self._interval, PROBE_MAX)
         self._probe_due = now + self._interval
 
     def ended(self, good: bool, now: float) -> None:
@@ -68,7 +68,7 @@ class Watch:
         self._flying -= 1
         if good:
             self._in_a_row = 0
-            self._window = min(WINDOW_MOST, self._window + 1.0 / self._window)
+            self._window = min(WINDOW_MAX, self._window + 1.0 / self._window)
             if not self._declares and self._dead:
                 self.revived()
             return

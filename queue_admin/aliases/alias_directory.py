@@ -28,7 +28,7 @@ from queue_wire.dotqmail import qmail_names
 
 # Postfix and qmail both want mail for these addresses to reach a person.
 WANTED = (b"postmaster", b"mailer-daemon", b"root")
-_INCLUDE_MOST = 1 << 20
+_INCLUDE_MAX = 1 << 20
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def read_includes(aliases: list[Alias]) -> dict[bytes, bytes | str]:
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")
-            found[path] = read_file(os.fsdecode(path), _INCLUDE_MOST)
+            found[path] = read_file(os.fsdecode(path), _INCLUDE_MAX)
         except OSError as error:
             found[path] = reason(error)
     return found
@@ -102,7 +102,7 @@ def _read(tree: Tree, name: str) -> bytes | None:
             return None
         with open(handle, "rb", closefd=False) as file:
             # A file that is longer is none of ours.
-            return file.read(_INCLUDE_MOST + 1)
+            return file.read(_INCLUDE_MAX + 1)
     finally:
         os.close(handle)
 

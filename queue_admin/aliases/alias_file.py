@@ -13,7 +13,7 @@ What is wrong is returned as Fault, never raised, so that the other entries can 
 
 from typing import NamedTuple
 
-from queue_wire.files.envelope import ADDRESS_MOST
+from queue_wire.files.envelope import ADDRESS_MAX
 
 ADDRESS = "address"
 PROGRAM = "program"
@@ -253,8 +253,8 @@ def _address(tokens: list[_AliasToken]) -> bytes:
         raise _Unusable("an address without a user or a domain")
     if whole[-1:] in (b" ", b"\t"):
         raise _Unusable("an address that ends with white space")
-    if len(whole) > ADDRESS_MOST:
-        raise _Unusable(f"an address with over {ADDRESS_MOST} bytes")
+    if len(whole) > ADDRESS_MAX:
+        raise _Unusable(f"an address with over {ADDRESS_MAX} bytes")
     return whole
 
 

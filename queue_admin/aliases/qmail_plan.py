@@ -15,8 +15,8 @@ from queue_admin.printable import visible
 from queue_wire.dotqmail import safe_extension
 
 PREFIX = b".qmail-"
-_FILE_MOST = 1 << 20  # queue-local reads no more of a .qmail file.
-_NAME_MOST = 255
+_FILE_MAX = 1 << 20  # queue-local reads no more of a .qmail file.
+_NAME_MAX = 255
 _OWNER = b"owner-"
 _CATCH_ALL = b"default"
 _MARK = b"# queuectl import-aliases "
@@ -74,8 +74,8 @@ def plan_files(aliases: list[Alias], included: Mapping[bytes, bytes | str], sour
         if not why:
             lines, why = _lines(alias, included)
         data = mark(source) + b"".join(line + b"\n" for line in lines)
-        if not why and len(data) > _FILE_MOST:
-            why = f"its file would have over {_FILE_MOST} bytes, more than queue-local reads"
+        if not why and len(data) > _FILE_MAX:
+            why = f"its file would have over {_FILE_MAX} bytes, more than queue-local reads"
         if why:
             plan.faults.append(Fault(alias.line, alias.name, why))
             continue
@@ -107,8 +107,8 @@ def _add_owners(aliases: list[Alias], plan: QmailPlan) -> None:
 
 def _why_no_name(alias: Alias, file: bytes) -> str:
     """Return why an alias can have no file, empty if it can."""
-    if len(file) > _NAME_MOST:
-        return f"the name of its file would have over {_NAME_MOST} bytes"
+    if len(file) > _NAME_MAX:
+        return f"the name of its file would have over {_NAME_MAX} bytes"
     if alias.name == _CATCH_ALL or alias.name.endswith(b"-" + _CATCH_ALL):
         return f"{visible(file)} would take mail for all addresses that begin so; write it by hand if that is meant"
     return ""

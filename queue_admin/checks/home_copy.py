@@ -32,9 +32,9 @@ from queue_base.home import CONTROL_QUEUES, Home
 from queue_base.queue.layout import CLASS_BIT, FILE_MODE, MESS_MODE, Layout, open_layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
-from queue_wire.files.cluster import CLUSTER_MOST, DONE, SUFFIX, cluster_number, link_name, unpack_cluster
+from queue_wire.files.cluster import CLUSTER_MAX, DONE, SUFFIX, cluster_number, link_name, unpack_cluster
 from queue_wire.files.envelope import drop_recipients, unpack_info_class
-from queue_wire.files.last_result import FILE_MOST, unpack_header
+from queue_wire.files.last_result import FILE_MAX, unpack_header
 from queue_wire.files.maildrop import is_finished
 from queue_wire.files.marks import identify
 from queue_wire.files.recipients import unpack_pending
@@ -44,11 +44,11 @@ from queue_wire.logline import moment
 PIECE = 1 << 20
 TRIES = 5  # Looks at a message whose state changes while it is read.
 # Seconds between looks at one whose files match no state: it may be between two steps of a change. In all, at most
-# WAITED_MOST: a damaged queue may have many.
+# WAITED_MAX: a damaged queue may have many.
 SETTLE = 0.05
-WAITED_MOST = 5.0
-ENVELOPE_MOST = 128 << 20  # Bytes of a file beside mess/, which is read into memory.
-LAST_MOST = 2 * FILE_MOST  # Bytes of last/B/I; queue-send keeps it below FILE_MOST.
+WAITED_MAX = 5.0
+ENVELOPE_MAX = 128 << 20  # Bytes of a file beside mess/, which is read into memory.
+LAST_MAX = 2 * FILE_MAX  # Bytes of last/B/I; queue-send keeps it below FILE_MAX.
 DEPTH = 100  # Directories below control/, alias/ or users/.
 MARKS_AGE = 1.0  # Seconds after which queue/marks is read again.
 STANDING = "holds"  # The standing holds, one file.
@@ -183,7 +183,7 @@ def _mark_finished(directory: str, number: int) -> None:
     """
     handle = os.open(f"{directory}/{number}{SUFFIX}", os.O_RDWR | os.O_CLOEXEC)
     try:
-        for record in unpack_cluster(os.pread(handle, CLUSTER_MOST, 0)).pending:
+        for record in unpack_cluster(os.pread(handle, CLUSTER_MAX, 0)).pending:
             if not os.path.exists(f"{directory}/mess/{link_name(number, record.stored.long_id)}"):
                 os.pwrite(handle, DONE, record.offset)
     finally:
@@ -217,7 +217,7 @@ class _MessageCopier:
                 self.ended += 1
                 return
             if seen.state == "unknown":
-                if self._waited < WAITED_MOST:
+                if self._waited < WAITED_MAX:
                     self._waited += SETTLE
                     time.sleep(SETTLE)
                 seen = look(self._layout, seen.message)
@@ -298,13 +298,13 @@ class _MessageCopier:
         """Add last/B/I if it is of this very message. No message stays behind because of it: it is only for people."""
         found: dict[str, _File] = {}
         with suppress(OSError):
-            self._add(found, "last", self._layout.hashed("last", number), needed=False, most=LAST_MOST)
+            self._add(found, "last", self._layout.hashed("last", number), needed=False, most=LAST_MAX)
         # It has the birth of its message, which the copy keeps, and not its number.
         if "last" in found and unpack_header(found["last"].data) == birth:
             files |= found
 
     def _add(
-        self, files: dict[str, _File], kind: str, path: str, needed: bool = True, most: int = ENVELOPE_MOST
+        self, files: dict[str, _File], kind: str, path: str, needed: bool = True, most: int = ENVELOPE_MAX
     ) -> None:
         try:
             with self._open(path) as handle:

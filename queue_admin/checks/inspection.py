@@ -24,7 +24,7 @@ from queue_wire.format_error import FormatError
 
 PIECE = 65536
 SETTLE = 0.1  # Seconds after which what looked wrong is looked at again.
-WAITED_MOST = 5.0  # Seconds, for all directories together.
+WAITED_MAX = 5.0  # Seconds, for all directories together.
 _ORDER = ("todo", "mess", *(kind for kind in KINDS if kind not in ("todo", "info")), "info")
 _DIRECTORIES = frozenset((*OURS, MAILDROP_HELD, *(f"{kind}/0" for kind in PLACES)))
 _BITS = {kind: 1 << place for place, kind in enumerate(PLACES)}
@@ -70,7 +70,7 @@ def inspect_messages(
         for message in here:
             here[message] |= beside.pop(message, 0)
         suspects = _suspects(layout, here, owner, now, step)
-        if suspects and waited < WAITED_MOST:
+        if suspects and waited < WAITED_MAX:
             waited += settle
             time.sleep(settle)
         yield from _confirmed(layout, suspects, owner, now)

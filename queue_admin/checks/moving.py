@@ -22,7 +22,7 @@ from queue_base.queue.layout import FILE_MODE
 # Messages that share their syncs. The directories of a message's new names are any of the queue's, and each is synced
 # once for all that it got: with few messages, each would cost three syncs.
 GROUP = 10_000
-HELD_MOST = 16_384  # Descriptors, which are one for each of these directories.
+HELD_MAX = 16_384  # Descriptors, which are one for each of these directories.
 DIRECTORY_MODE = 0o2700
 
 
@@ -37,7 +37,7 @@ class Mover:
 
     def __init__(self, aside: "SetAside") -> None:
         self._aside = aside
-        self._commit = Commit(HELD_MOST)
+        self._commit = Commit(HELD_MAX)
         self._old: list[str] = []
         self._old_mess: list[str] = []
 

@@ -33,7 +33,7 @@ from queue_admin.checks.renumber import (
 )
 from queue_admin.checks.stored_repair import StoredMender
 from queue_admin.checks.structure import find_layout, find_split, owner_of_ours
-from queue_admin.home.create import SPLIT_MOST
+from queue_admin.home.create import SPLIT_MAX
 from queue_admin.home.done_marks import apply_marks, read_marks
 from queue_admin.home.flatten import dissolve_classes
 from queue_admin.home.maker import Maker
@@ -155,7 +155,7 @@ def _read_plan(tree: Tree, owner: Owner) -> int:
             data = os.read(handle, 100).strip()
         finally:
             os.close(handle)
-    if not data.isdigit() or not 0 < int(data) <= SPLIT_MOST:
+    if not data.isdigit() or not 0 < int(data) <= SPLIT_MAX:
         raise Permanent(f"unable to read {tree.path}/{PLAN}: it has no split; write that of the queue into it")
     return int(data)
 

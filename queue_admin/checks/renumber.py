@@ -26,7 +26,7 @@ from queue_base.queue.layout import Layout
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
-MARK_MOST = 65536  # Bytes of a mark that are read.
+MARK_MAX = 65536  # Bytes of a mark that are read.
 COPIED = b"the queue was copied"  # In the reason of queue-todo for parking a message with a wrong number.
 
 
@@ -194,7 +194,7 @@ def renumber(layout: Layout, mover: Mover, aside: SetAside, step: Callable[[int]
 
 def _drop_copied_mark(path: str, commit: Commit) -> None:
     """Remove a mark that says that the queue was copied, which is mended now. Raises OSError."""
-    if is_regular(look_at(path)) and COPIED in read_head(path, MARK_MOST):
+    if is_regular(look_at(path)) and COPIED in read_head(path, MARK_MAX):
         commit.unlink(path)
 
 

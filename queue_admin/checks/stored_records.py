@@ -18,7 +18,7 @@ from queue_base.durable import read_file
 from queue_base.errors import reason
 from queue_wire.control.ondemand import is_domain_name
 from queue_wire.files.cluster import (
-    CLUSTER_MOST,
+    CLUSTER_MAX,
     NEW_SUFFIX,
     SUFFIX,
     cluster_number,
@@ -129,7 +129,7 @@ def _look(queue: str, place: str, number: int) -> _Look:
 def _read(queue: str, place: str, number: int) -> _Look:
     """Return what a cluster says. One that is gone is in order."""
     try:
-        data = read_file(f"{queue}/{place}/{number}{SUFFIX}", CLUSTER_MOST)
+        data = read_file(f"{queue}/{place}/{number}{SUFFIX}", CLUSTER_MAX)
     except FileNotFoundError:
         return _Look(Counter(), set())
     except OSError as error:

@@ -20,7 +20,7 @@ from queue_base.queue.hold_marks import birth_of
 from queue_base.queue.layout import FILE_MODE, Layout
 from queue_wire.control.ondemand import is_domain_name
 from queue_wire.files.cluster import (
-    CLUSTER_MOST,
+    CLUSTER_MAX,
     DONE,
     NEW_SUFFIX,
     SUFFIX,
@@ -205,7 +205,7 @@ class StoredMender:
 def _read_start(path: str) -> bytes:
     """Return as many bytes as a cluster may have. The size of a damaged one may be anything."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        return file.read(CLUSTER_MOST)
+        return file.read(CLUSTER_MAX)
 
 
 def _names(path: str) -> list[str]:

@@ -11,7 +11,7 @@ from queue_admin.checks.message_paths import look_at
 from queue_admin.checks.queue_stamp import NAME as STAMP
 from queue_admin.checks.queue_stamp import REPAIR, is_under_repair, read_stamp
 from queue_admin.checks.stored_records import check_stored
-from queue_admin.home.create import DEFAULT_SPLIT, SPLIT_MOST
+from queue_admin.home.create import DEFAULT_SPLIT, SPLIT_MAX
 from queue_admin.home.modes import (
     BUCKETED,
     MAY_BE_FLAT,
@@ -36,8 +36,8 @@ KNOWN = frozenset(
     (STAMP, MARKS, REPAIR, PRIORITY, "holds", ONDEMAND, *(kind for kind in OURS if "/" not in kind))
 )
 
-NAMES_MOST = 1000  # Messages by which the split of a damaged queue is guessed.
-SPLITS_MOST = 1000  # Splits that are tried, besides those that the directories say.
+NAMES_MAX = 1000  # Messages by which the split of a damaged queue is guessed.
+SPLITS_MAX = 1000  # Splits that are tried, besides those that the directories say.
 
 
 def buckets(queue: str, kind: str) -> set[int]:
@@ -74,10 +74,10 @@ def find_split(queue: str) -> int:
         found = read_stamp(queue, (os.stat(queue).st_uid, os.geteuid()))
     except UnsafePath:
         found = None
-    if found is not None and found.stamp.split <= SPLIT_MOST:
+    if found is not None and found.stamp.split <= SPLIT_MAX:
         return found.stamp.split
     there = {kind: buckets(queue, kind) for kind in HASHED}
-    split = guess_split(there, islice(_names_of_messages(queue, there), NAMES_MOST))
+    split = guess_split(there, islice(_names_of_messages(queue, there), NAMES_MAX))
     if not split:
         raise Permanent(f"unable to use {queue}: mess/ has no numbered directories; queuectl init makes a queue")
     return split
@@ -88,13 +88,13 @@ def guess_split(there: dict[str, set[int]], names: Iterable[tuple[int, int]]) ->
 
     `there` are the numbers of each kind's directories, `names` are (number of the directory, number of a message).
     """
-    sizes = [size for numbers in there.values() if numbers and (size := max(numbers) + 1) <= SPLIT_MOST]
+    sizes = [size for numbers in there.values() if numbers and (size := max(numbers) + 1) <= SPLIT_MAX]
     if not sizes:
         return 0
     known = list(names)
     # In this order: what most kinds have, what init makes, primes.
     likely = [*sorted(set(sizes), key=sizes.count, reverse=True), DEFAULT_SPLIT]
-    candidates = [*likely, *(number for number in range(2, SPLITS_MOST) if is_prime(number))]
+    candidates = [*likely, *(number for number in range(2, SPLITS_MAX) if is_prime(number))]
     return max(candidates, key=lambda split: sum(message % split == number for number, message in known))
 
 

@@ -66,7 +66,7 @@ STANDING_HOLDS = "holds"
 MARKS = ("hold", "corrupt")
 # Marks of queue-todo, which a crash may have left in lock/.
 MARKS_IN_LOCK = ("slow", "refuse")
-NAMED_MOST = 5  # Names that an error lists.
+NAMED_MAX = 5  # Names that an error lists.
 # A Maildir in alias/ is some levels deep.
 ALIAS_DEPTH = 100
 
@@ -264,8 +264,8 @@ def _has_lmtp(home: Home) -> bool:
 
 
 def _named(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED_MOST} more" if len(names) > NAMED_MOST else ""
-    return ascii(", ".join(names[:NAMED_MOST]))[1:-1] + more
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ascii(", ".join(names[:NAMED_MAX]))[1:-1] + more
 
 
 def _remove_extra(tree: Tree) -> list[str]:

@@ -28,7 +28,7 @@ from queue_wire.control.lines import unpack_line, unpack_set
 from queue_wire.ids import is_prime, nearest_primes
 
 DEFAULT_SPLIT = 23
-SPLIT_MOST = 100_000
+SPLIT_MAX = 100_000
 
 
 def create_home(

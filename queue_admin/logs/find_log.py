@@ -26,7 +26,7 @@ UNITS = (
     "~/.config/systemd/user/*.service",
 )  # fmt: skip
 _LOGGERS = ("multilog", "svlogd", "s6-log")
-_SCRIPT_MOST = 65536  # Bytes.
+_SCRIPT_MAX = 65536  # Bytes.
 _UNIT = re.compile(r"/([^/]+\.service)(?:/|$)", re.MULTILINE)
 # What names the home in a script or a unit: the environment, or the option of queue-start.
 _HOME = re.compile(r"(?:QUEUE_HOME=|queue-start[\"']? +--home[ =])(.*)")
@@ -171,4 +171,4 @@ def _lines(path: str) -> list[str]:
 
 
 def _read(path: str) -> str:
-    return read_file(path, _SCRIPT_MOST).decode("utf-8", "replace")
+    return read_file(path, _SCRIPT_MAX).decode("utf-8", "replace")

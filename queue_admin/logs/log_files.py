@@ -23,7 +23,7 @@ from queue_base.errors import Permanent, Temporary, reason
 from queue_wire.files.stamp import pack_stamp, unpack_stamp
 
 CURRENT = "current"
-LINE_MOST = 1 << 16  # Bytes of a line that are looked at; ours have 1,000.
+LINE_MAX = 1 << 16  # Bytes of a line that are looked at; ours have 1,000.
 _ROTATED = re.compile(r"@([0-9a-f]{24})\.[su](\.(?:gz|xz|bz2|zst|zstd))?")
 # What loggers keep beside the log.
 _OTHERS = ("lock", "state", "newstate", "config", "processed", "status")
@@ -175,7 +175,7 @@ def _unzstd(raw: BinaryIO, path: str) -> Iterator[BinaryIO]:
 
 def stamped_lines(source: BinaryIO, concerns: Concerns) -> Iterator[Line]:
     """Yield the lines that have a time stamp and for which `concerns` is true. Raises OSError."""
-    while line := source.readline(LINE_MOST):
+    while line := source.readline(LINE_MAX):
         if concerns(line):
             found = unpack_stamp(line.rstrip(b"\n"))
             if found is not None:
@@ -188,7 +188,7 @@ def begin_near(handle: int, since: int) -> int:
     first = pack_stamp(since)
     while high - low > _BISECTED:
         middle = (low + high) // 2
-        data = os.pread(handle, 2 * LINE_MOST, middle)
+        data = os.pread(handle, 2 * LINE_MAX, middle)
         newline = data.find(b"\n")
         stamp = data[newline + 1 : newline + 26]
         if newline < 0 or stamp[:1] != b"@" or len(stamp) < 25:

@@ -19,7 +19,7 @@ import pyinotify
 
 from queue_admin.logs.log_files import (
     CURRENT,
-    LINE_MOST,
+    LINE_MAX,
     Concerns,
     Line,
     LogDirectory,
@@ -72,7 +72,7 @@ class _Parts:
     def take(self, data: bytes) -> list[bytes]:
         """Return the lines that are whole now, without their newlines."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > LINE_MOST:
+        if len(self._rest) > LINE_MAX:
             lines.append(self._rest)
             self._rest = b""
         return lines

@@ -29,16 +29,16 @@ from queue_wire.address import split_address
 from queue_wire.admin.cause import Cause, unpack_cause
 from queue_wire.admin.facts import RELAY, ChannelFact, DestinationFact, unpack_channel, unpack_destination
 from queue_wire.admin.figure import Figure, unpack_figure
-from queue_wire.admin.ondemand_socket import REQUEST_MOST as RUN_ANSWER_MOST
+from queue_wire.admin.ondemand_socket import REQUEST_MAX as RUN_ANSWER_MAX
 from queue_wire.admin.ondemand_socket import SOCKET, RunAnswer, RunRequest, pack_run_request, unpack_run_answer
 from queue_wire.admin.socket import (
     DESTINATIONS,
     FIGURES,
-    IDS_MOST,
+    IDS_MAX,
     NEWS,
     REMOVALS,
-    REQUEST_MOST,
-    RESPONSE_MOST,
+    REQUEST_MAX,
+    RESPONSE_MAX,
     TOTALS,
     WHY,
     Request,
@@ -78,7 +78,7 @@ class AdminClient:
     def __init__(self, connection: socket.socket, wait: float) -> None:
         self._connection = connection
         self._wait = wait
-        self._reader = NetstringReader(RESPONSE_MOST)
+        self._reader = NetstringReader(RESPONSE_MAX)
 
     def ask(self, request: Request) -> Response:
         """Send a request and return the response. Raises Temporary if queue-send refuses or fails, Permanent."""
@@ -141,7 +141,7 @@ class OnDemandClient:
     def __init__(self, home: Home) -> None:
         """Connect."""
         self._path = f"{home.queue}/{SOCKET}"
-        self._reader = NetstringReader(RUN_ANSWER_MOST)
+        self._reader = NetstringReader(RUN_ANSWER_MAX)
         try:
             self._connection = connect_to(self._path)
         except (FileNotFoundError, ConnectionRefusedError) as error:
@@ -263,7 +263,7 @@ class SchedulerQueries:
         """Return the named destinations and relays of a channel, or all if no names are given; each once."""
         nexthops = [os.fsencode(name) for name in names]
         found: dict[tuple[bytes, bool], DestinationFact] = {}
-        batches = [nexthops[at : at + IDS_MOST // 2] for at in range(0, len(nexthops), IDS_MOST // 2)] or [[]]
+        batches = [nexthops[at : at + IDS_MAX // 2] for at in range(0, len(nexthops), IDS_MAX // 2)] or [[]]
         for batch in batches:
             place = b""
             while True:
@@ -288,11 +288,11 @@ class SchedulerQueries:
 def recipient_places(detail: Detail) -> list[bytes]:
     """Return the destinations of the pending recipients, as `why` takes them; as many as fit in a request."""
     found: dict[bytes, None] = {}
-    room = REQUEST_MOST // 2
+    room = REQUEST_MAX // 2
     for place in _places(detail):
         if place not in found:
             room -= len(place) + 1
-            if room < 0 or len(found) == IDS_MOST - 1:
+            if room < 0 or len(found) == IDS_MAX - 1:
                 break
             found[place] = None
     return list(found)

@@ -17,7 +17,7 @@ from queue_wire.format_error import FormatError
 from queue_wire.ids import is_id, unpack_long_id
 
 IDS_CHUNK = 65536  # Bytes of ids that are read from stdin at once.
-ID_MOST = 200  # Bytes of a line with an id, of which only the first word counts.
+ID_MAX = 200  # Bytes of a line with an id, of which only the first word counts.
 FEW = 8  # If less than one in so many messages of a bucket is left, they are looked at one by one, without a listing.
 
 
@@ -66,7 +66,7 @@ def _read_stdin() -> Iterator[str]:
         *lines, rest = re.split(rb"[\0\n]", rest + data)
         yield from (line.split()[0].decode("utf-8", "replace") for line in lines if line.split())
         # The rest of a line behind its id may be long.
-        rest = rest[:ID_MOST]
+        rest = rest[:ID_MAX]
     if rest.split():
         yield rest.split()[0].decode("utf-8", "replace")
 

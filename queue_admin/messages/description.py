@@ -20,7 +20,7 @@ from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_queue_id, unpack_long_id
 from queue_wire.logline import moment
 
-HEADER_MOST = 65536
+HEADER_MAX = 65536
 NEWLINE = b"\n"
 
 
@@ -202,7 +202,7 @@ def _files(layout: Layout, snapshot: Snapshot) -> list[str]:
 
 def _header(path: str) -> Iterator[str]:
     try:
-        data = read_head(path, HEADER_MOST)
+        data = read_head(path, HEADER_MAX)
     except OSError:
         return
     yield "header:"

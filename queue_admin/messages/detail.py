@@ -20,7 +20,7 @@ from queue_wire.files.recipients import unpack_recipients
 from queue_wire.format_error import FormatError
 
 CHANNELS = ("local", "remote")
-RECEIVED_MOST = 200  # Bytes at the beginning of a message that have the injector's Received line.
+RECEIVED_MAX = 200  # Bytes at the beginning of a message that have the injector's Received line.
 # The first line that queue-enqueue and qmail-queue write, where a user has injected the message.
 _INVOKED = re.compile(rb"Received: \(qmail [0-9]+ invoked by uid ([0-9]{1,10})\)")
 
@@ -160,6 +160,6 @@ def injector_uid(layout: Layout, snapshot: Snapshot, detail: Detail) -> int | No
     if detail.uid is not None:
         return detail.uid
     try:
-        return received_uid(read_head(layout.mess(snapshot.message), RECEIVED_MOST))
+        return received_uid(read_head(layout.mess(snapshot.message), RECEIVED_MAX))
     except OSError:
         return None

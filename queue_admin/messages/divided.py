@@ -18,8 +18,8 @@ from queue_base.queue.layout import Layout
 
 Result = TypeVar("Result")
 
-SHARES_MOST = 4  # Processes that work,
-DIVIDED_LEAST = 50_000  # if there are so many messages.
+SHARES_MAX = 4  # Processes that work,
+DIVIDED_MIN = 50_000  # if there are so many messages.
 BATCH = 200  # Results that are written together, of one piece.
 
 
@@ -29,7 +29,7 @@ def count_shares(layout: Layout) -> int:
         messages = len(os.listdir(layout.directories("info")[0])) * layout.split
     except OSError:
         return 1  # Whoever looks through it reports it.
-    return min(SHARES_MOST, len(os.sched_getaffinity(0))) if messages >= DIVIDED_LEAST else 1
+    return min(SHARES_MAX, len(os.sched_getaffinity(0))) if messages >= DIVIDED_MIN else 1
 
 
 def divide(work: Callable[[int], Result], shares: int) -> list[Result]:

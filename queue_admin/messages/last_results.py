@@ -24,11 +24,11 @@ from queue_wire.control.destinationlimits import choose_nexthop
 from queue_wire.control.localroutes import find_local_route, unpack_local_routes
 from queue_wire.control.ondemand import unpack_ondemand
 from queue_wire.control.smtproutes import unpack_routes
-from queue_wire.files.last_result import FILE_MOST, LastResult, short_reason
+from queue_wire.files.last_result import FILE_MAX, LastResult, short_reason
 
 TAIL = 65536  # Bytes of a file that are enough for one reason.
-ASKED_MOST = 10_000  # Nexthops about which queue-send is asked.
-_REASON_MOST = 200  # Characters of a reason in a line.
+ASKED_MAX = 10_000  # Nexthops about which queue-send is asked.
+_REASON_MAX = 200  # Characters of a reason in a line.
 
 
 class RecipientState(NamedTuple):
@@ -41,7 +41,7 @@ class RecipientState(NamedTuple):
 
 
 def recipient_states(
-    layout: Layout, snapshot: Snapshot, detail: Detail, most: int = FILE_MOST
+    layout: Layout, snapshot: Snapshot, detail: Detail, most: int = FILE_MAX
 ) -> Iterator[RecipientState]:
     """Yield the recipients of a message with their last results; `most`: bytes of last/B/I."""
     for done, address in detail.unsorted:
@@ -66,7 +66,7 @@ def last_texts(layout: Layout, message: int) -> list[bytes]:
     snapshot = look(layout, message)
     if snapshot is None:
         return []
-    found = {(each.channel, each.offset): each.text for each in _results(layout, snapshot, FILE_MOST)}
+    found = {(each.channel, each.offset): each.text for each in _results(layout, snapshot, FILE_MAX)}
     texts: list[bytes] = []
     for name in CHANNELS:
         mine = {offset: text for (channel, offset), text in found.items() if channel == name}
@@ -105,7 +105,7 @@ def newest_reason(layout: Layout, snapshot: Snapshot, detail: Detail, dead: "Dea
 def reason_line(text: bytes) -> str:
     """Return the text of a result as one short printable line."""
     shown = visible(short_reason(text))
-    return shown if len(shown) <= _REASON_MOST else shown[: _REASON_MOST - 3] + "..."
+    return shown if len(shown) <= _REASON_MAX else shown[: _REASON_MAX - 3] + "..."
 
 
 class DeadNexthops:
@@ -131,7 +131,7 @@ class DeadNexthops:
 
     def why(self, recipient: RecipientState) -> str:
         """Return why a recipient waits whose nexthop is dead; empty if it is not."""
-        if self._asked > ASKED_MOST:
+        if self._asked > ASKED_MAX:
             return ""
         try:
             if self._queries is None:
@@ -145,7 +145,7 @@ class DeadNexthops:
                 found = self._queries.destinations(recipient.channel, [os.fsdecode(nexthop)])
                 self._dead[nexthop] = any(each.state in (DEAD, PROBED) for each in found)
         except (Failure, NoAnswer):
-            self._asked = ASKED_MOST + 1
+            self._asked = ASKED_MAX + 1
             return ""
         return f"delivery temporarily suspended: {visible(nexthop)} is dead" if self._dead[nexthop] else ""
 

@@ -12,14 +12,14 @@ from queue_base.home import Home
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-UID_MOST = 2**32 - 1
+UID_MAX = 2**32 - 1
 
 _OPTIONS = (
     click.option("--sender", metavar="ADDRESS", help="Messages from this sender; '' for bounces."),
     click.option("--sender-domain", metavar="DOMAIN", help="Messages from senders in this domain."),
     click.option("--recipient", metavar="ADDRESS", help="Messages with this pending recipient."),
     click.option("--domain", help="Messages with a pending recipient in this domain."),
-    click.option("--uid", type=click.IntRange(0, UID_MOST), help="Messages that this user has injected."),
+    click.option("--uid", type=click.IntRange(0, UID_MAX), help="Messages that this user has injected."),
     click.option("--size", metavar="SIZE", help="Messages of at least (+100k) or at most (-1M) this size."),
     click.option("--older-than", metavar="TIME", help="Messages of at least this age, such as 90s, 15m, 12h, 2d, 1w."),
     click.option("--state", type=click.Choice(STATES), help="Messages in this state."),

@@ -16,7 +16,7 @@ from queue_base.queue.layout import Layout
 from queue_wire.address import split_address, strip_prepend
 from queue_wire.admin.returning import RecipientSelector
 
-HEADER_MOST = 65536  # Bytes of a message in which the subject is looked for, and of a sender.
+HEADER_MAX = 65536  # Bytes of a message in which the subject is looked for, and of a sender.
 STATES = ("queued", "classified", "incoming", "unknown", "held", "corrupt", "deleted", "stored")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -136,7 +136,7 @@ def unpack_size(text: str) -> tuple[int, int]:
 def read_subject(layout: Layout, message: int) -> str:
     """Return the subject of a message, decoded (RFC 2047); empty if it has none, or cannot be read."""
     try:
-        return find_subject(read_head(layout.mess(message), HEADER_MOST))
+        return find_subject(read_head(layout.mess(message), HEADER_MAX))
     except OSError:
         return ""
 

@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
-from queue_admin.messages.detail import CHANNELS, RECEIVED_MOST, received_uid
-from queue_admin.messages.selectors import HEADER_MOST, Selectors, find_subject
+from queue_admin.messages.detail import CHANNELS, RECEIVED_MAX, received_uid
+from queue_admin.messages.selectors import HEADER_MAX, Selectors, find_subject
 from queue_admin.messages.survey import HASHED_KINDS
 from queue_base.errors import Temporary, reason
 from queue_base.queue.layout import Layout
@@ -171,7 +171,7 @@ def _text_tests(selectors: Selectors) -> list[Test]:
     if selectors.size is not None:
         tests.append(lambda bucket, name: selectors.fits_size(bucket.stat("mess", name).st_size))
     if (subject := selectors.subject) is not None:
-        tests.append(lambda bucket, name: subject in find_subject(bucket.head("mess", name, HEADER_MOST)).lower())
+        tests.append(lambda bucket, name: subject in find_subject(bucket.head("mess", name, HEADER_MAX)).lower())
     return tests
 
 
@@ -208,7 +208,7 @@ def _classified_tests(selectors: Selectors, now: float) -> list[Test]:
                 return False
         if whole is None and not end:
             return True
-        record = bucket.head("info", name, HEADER_MOST).lower()
+        record = bucket.head("info", name, HEADER_MAX).lower()
         return (whole is None or record == whole) and record.endswith(end)
 
     if older is not None or sender is not None or domain is not None:
@@ -216,7 +216,7 @@ def _classified_tests(selectors: Selectors, now: float) -> list[Test]:
     if needles := _ends_of_recipient(selectors):
         tests.append(lambda bucket, name: _has_recipient(bucket, name, needles))
     if (uid := selectors.uid) is not None:
-        tests.append(lambda bucket, name: received_uid(bucket.head("mess", name, RECEIVED_MOST)) == uid)
+        tests.append(lambda bucket, name: received_uid(bucket.head("mess", name, RECEIVED_MAX)) == uid)
     return tests
 
 

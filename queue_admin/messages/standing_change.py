@@ -7,7 +7,7 @@ from queue_admin.printable import visible
 from queue_base.errors import Permanent, Temporary, Usage, reason
 from queue_base.home import Home
 from queue_base.queue.standing_holds import changing_holds, read_holds, write_holds
-from queue_wire.files.standing_hold import BYTES_MOST, HOLDS_MOST, StandingHold, describe_hold, pack_holds
+from queue_wire.files.standing_hold import BYTES_MAX, HOLDS_MAX, StandingHold, describe_hold, pack_holds
 from queue_wire.format_error import FormatError
 
 
@@ -17,10 +17,10 @@ def add_standing(home: Home, selectors: Selectors, why: bytes) -> None:
     try:
         with changing_holds(home.queue):
             holds = [each for each in _read(home) if each.key != hold.key]
-            if len(holds) >= HOLDS_MOST:
+            if len(holds) >= HOLDS_MAX:
                 raise Permanent(f"unable to add a standing hold: there are {len(holds)}, which is the limit")
-            if len(pack_holds([*holds, hold])) > BYTES_MOST:
-                raise Permanent(f"unable to add a standing hold: all of them may have {BYTES_MOST} bytes together")
+            if len(pack_holds([*holds, hold])) > BYTES_MAX:
+                raise Permanent(f"unable to add a standing hold: all of them may have {BYTES_MAX} bytes together")
             write_holds(home.queue, [*holds, hold])
     except OSError as error:
         raise _unable(home, error) from error

@@ -44,7 +44,7 @@ from queue_wire.ids import unpack_long_id
 DIRECTORY_MODE = 0o2750
 ORDER_SECONDS = 10.0  # An order that takes longer goes on without the command.
 LOOK_SECONDS = 0.02
-FLUSHED_MOST = 5000  # Long ids in a request.
+FLUSHED_MAX = 5000  # Long ids in a request.
 
 
 class StoredIds:
@@ -214,7 +214,7 @@ def flush_domains(home: Home, domains: Mapping[bytes, Collection[str]]) -> Flush
     Of each domain the messages with these long ids are delivered; all if there are none, or more than a request has.
     """
     requests = [
-        RunRequest(FLUSH, domain, ",".join(ids if len(ids) <= FLUSHED_MOST else ()).encode())
+        RunRequest(FLUSH, domain, ",".join(ids if len(ids) <= FLUSHED_MAX else ()).encode())
         for domain, ids in domains.items()
     ]
     answers = ask_for_runs(home, requests)

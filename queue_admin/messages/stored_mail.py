@@ -10,15 +10,15 @@ from functools import cached_property
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from queue_admin.messages.detail import RECEIVED_MOST, received_uid
-from queue_admin.messages.selectors import HEADER_MOST, Selectors, find_subject
+from queue_admin.messages.detail import RECEIVED_MAX, received_uid
+from queue_admin.messages.selectors import HEADER_MAX, Selectors, find_subject
 from queue_admin.messages.survey import read_head
 from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_wire.control.ondemand import is_domain_name
 from queue_wire.files.cluster import (
-    CLUSTER_MOST,
+    CLUSTER_MAX,
     SUFFIX,
     ClusterRecord,
     StoredRecipient,
@@ -27,12 +27,12 @@ from queue_wire.files.cluster import (
     unpack_cluster,
     unpack_link_name,
 )
-from queue_wire.files.stored_order import HOLD_DIRECTORY, ORDER_DIRECTORY, ORDER_MOST, WHOLE, StoredOrder, unpack_order
+from queue_wire.files.stored_order import HOLD_DIRECTORY, ORDER_DIRECTORY, ORDER_MAX, WHOLE, StoredOrder, unpack_order
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_long_id
 
-COUNTED_MOST = 10_000  # Messages that are counted for a summary.
-REASON_MOST = 4096
+COUNTED_MAX = 10_000  # Messages that are counted for a summary.
+REASON_MAX = 4096
 FAULTS_SHOWN = 3
 
 
@@ -75,7 +75,7 @@ class StoredDomain:
     def _orders(self) -> list[StoredOrder]:
         found: list[StoredOrder] = []
         for name in sorted(self._names(ORDER_DIRECTORY)):
-            data = self._read(f"{ORDER_DIRECTORY}/{name}", ORDER_MOST)
+            data = self._read(f"{ORDER_DIRECTORY}/{name}", ORDER_MAX)
             try:
                 found += [] if data is None else [unpack_order(data)]
             except FormatError:
@@ -113,7 +113,7 @@ class StoredDomain:
                 yield link[1]
 
     def _pending(self, number: int) -> list[ClusterRecord]:
-        data = self._read(f"{number}{SUFFIX}", CLUSTER_MOST)
+        data = self._read(f"{number}{SUFFIX}", CLUSTER_MAX)
         return [] if data is None else unpack_cluster(data).pending
 
     def _group(self, number: int, records: Iterable[ClusterRecord]) -> Iterator[StoredMessage]:
@@ -132,7 +132,7 @@ class StoredDomain:
         )
 
     def _reason(self, name: str) -> str:
-        data = self._read(f"{HOLD_DIRECTORY}/{name}", REASON_MOST)
+        data = self._read(f"{HOLD_DIRECTORY}/{name}", REASON_MAX)
         return "" if data is None else data.split(b"\n", 1)[0].decode("utf-8", "replace")
 
     def _names(self, below: str) -> list[str]:
@@ -187,9 +187,9 @@ class StoredMail:
         return {long_id for domain in self.domains.values() for long_id in domain.long_ids(message)}
 
     def count(self) -> int:
-        """Return how many messages there are, COUNTED_MOST if there are more."""
+        """Return how many messages there are, COUNTED_MAX if there are more."""
         names = (name for domain in self.domains.values() for name in domain.long_ids())
-        return sum(1 for _ in islice(names, COUNTED_MOST))
+        return sum(1 for _ in islice(names, COUNTED_MAX))
 
     def choose(self, message: StoredMessage, selectors: Selectors, now: float) -> StoredMessage | None:
         """Return a message with those of its recipients that match, None if it does not match."""
@@ -207,14 +207,14 @@ class StoredMail:
             return None
         if selectors.reason is not None and selectors.reason not in (message.held or "").lower():
             return None
-        if selectors.uid is not None and selectors.uid != received_uid(self._head(message, RECEIVED_MOST)):
+        if selectors.uid is not None and selectors.uid != received_uid(self._head(message, RECEIVED_MAX)):
             return None
         if selectors.subject is not None and selectors.subject not in self._subject(message).lower():
             return None
         return message._replace(recipients=chosen)
 
     def _subject(self, message: StoredMessage) -> str:
-        return find_subject(self._head(message, HEADER_MOST))
+        return find_subject(self._head(message, HEADER_MAX))
 
     def _head(self, message: StoredMessage, most: int) -> bytes:
         try:
@@ -264,7 +264,7 @@ def read_stored(home: Home, domain: bytes) -> Iterator[StoredRecipient]:
     for number in numbers:
         path = f"{directory}/{number}{SUFFIX}"
         try:
-            found = unpack_cluster(read_file(path, CLUSTER_MOST))
+            found = unpack_cluster(read_file(path, CLUSTER_MAX))
         except FileNotFoundError:
             continue
         except OSError as error:

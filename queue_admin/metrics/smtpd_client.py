@@ -15,7 +15,7 @@ from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_wire.admin.smtpd_status import (
     COUNTERS,
-    LINE_MOST,
+    LINE_MAX,
     SESSIONS,
     ProcessStatus,
     SessionStatus,
@@ -110,7 +110,7 @@ class _Lines:
             if not data:
                 raise FormatError("it has closed the connection")
             *whole, self._rest = (self._rest + data).split(b"\n")
-            if len(self._rest) > LINE_MOST:
+            if len(self._rest) > LINE_MAX:
                 raise FormatError("a line without an end")
             self._lines = whole[::-1]
         return self._lines.pop()

@@ -6,7 +6,7 @@ it, or, with `linear`, `first` later. The last has no end. A message that is you
 With `parents` a domain also counts for its parent domains, `.example.com` for mail.example.com, except for top level
 domains. A parent is shown if it has at least `least_subdomains`.
 
-A queue may have a domain for each recipient: those beyond DOMAINS_MOST are counted together, as OTHERS.
+A queue may have a domain for each recipient: those beyond DOMAINS_MAX are counted together, as OTHERS.
 """
 
 import math
@@ -18,13 +18,13 @@ from typing import NamedTuple
 from queue_admin.printable import visible
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
 
-DOMAINS_MOST = 100_000  # Some 300 bytes each.
+DOMAINS_MAX = 100_000  # Some 300 bytes each.
 NO_SENDER = b"MAILER-DAEMON"
 OTHERS = b"(others)"
 TOTAL = b"TOTAL"
 WIDTH = 80  # Columns of the text, at least.
 _LOG_2 = math.log(2)
-_NAME_LEAST = 18  # Columns of the names, at least.
+_NAME_MIN = 18  # Columns of the names, at least.
 _DOTS = re.compile(rb"\.?(.+?)\.?$")
 _PARENT = re.compile(rb"^(?:\.)?[^.]+\.(.*\.)")
 
@@ -112,7 +112,7 @@ class AgeTable:
 
     def _add_domain(self, domain: bytes) -> list[int]:
         """Return the counts of a domain, or those of OTHERS if it is one too many."""
-        if len(self._counts) >= DOMAINS_MOST and domain not in self._counts:
+        if len(self._counts) >= DOMAINS_MAX and domain not in self._counts:
             domain = OTHERS
         return self._counts.setdefault(domain, [0] * (self._buckets + 1))
 
@@ -133,7 +133,7 @@ class AgeTable:
         rows = self.rows(most)
         heads = ["T", *self.titles]
         widths = [_column_width(head, count) for head, count in zip(heads, self._total, strict=True)]
-        name_width = max(width - sum(widths), _NAME_LEAST)
+        name_width = max(width - sum(widths), _NAME_MIN)
         yield _line("", heads, widths, name_width)
         for row in rows:
             yield _line(visible(row.domain), [str(row.total), *map(str, row.counts)], widths, name_width)

@@ -29,7 +29,7 @@ from queue_wire.logline import moment
 
 INTERVAL = 2.0
 REST = 9.0
-REST_LEAST = 10.0
+REST_MIN = 10.0
 RANKED = 10
 _ENTER = "\x1b[?1049h\x1b[?25l"
 _LEAVE = "\x1b[?25h\x1b[?1049l"
@@ -138,7 +138,7 @@ class Ranker:
                 for row in ranking.rows(RANKED)
             ]
             self.lines = [*troubles, head, *rows] if len(troubles) < len(self._homes) else troubles
-            time.sleep(max(REST_LEAST, REST * (time.monotonic() - begun)))
+            time.sleep(max(REST_MIN, REST * (time.monotonic() - begun)))
 
 
 def show_live(home: Home, queues: Sequence[str], by: str) -> None:

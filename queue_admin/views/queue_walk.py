@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from queue_admin.messages.detail import CHANNELS, RECEIVED_MOST, mark_reason, read_done_marks, received_uid
+from queue_admin.messages.detail import CHANNELS, RECEIVED_MAX, mark_reason, read_done_marks, received_uid
 from queue_admin.messages.last_results import last_texts
 from queue_admin.messages.survey import read_regular
 from queue_base.errors import Temporary, reason
@@ -35,7 +35,7 @@ INCOMING, ACTIVE, DEFERRED, HOLD, CORRUPT = "incoming", "active", "deferred", "h
 QUEUES = (INCOMING, ACTIVE, DEFERRED, HOLD, CORRUPT)
 _LOCAL, _REMOTE, _BOTH = ("local",), ("remote",), CHANNELS
 PIECE = 65536
-_INFO_MOST = 4096
+_INFO_MAX = 4096
 # Without O_NONBLOCK a FIFO would block for ever; what is read from one is empty.
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -64,7 +64,7 @@ class WalkedMessage:
         if self._envelope is not None:
             return self._envelope[0]
         try:
-            return unpack_info(self._walk.read("info", self.name, _INFO_MOST))
+            return unpack_info(self._walk.read("info", self.name, _INFO_MAX))
         except (OSError, FormatError):
             return None
 
@@ -73,7 +73,7 @@ class WalkedMessage:
         if self._envelope is not None:
             return self._walk.layout.class_of(int(self.name))
         try:
-            return unpack_info_class(self._walk.read("info", self.name, _INFO_MOST))[1]
+            return unpack_info_class(self._walk.read("info", self.name, _INFO_MAX))[1]
         except (OSError, FormatError):
             return None
 
@@ -93,7 +93,7 @@ class WalkedMessage:
         if self._envelope is not None:
             return self._envelope[1]
         try:
-            return received_uid(self._walk.read("mess", self.name, RECEIVED_MOST))
+            return received_uid(self._walk.read("mess", self.name, RECEIVED_MAX))
         except OSError:
             return None
 

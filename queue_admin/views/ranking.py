@@ -1,13 +1,13 @@
 """What has the most messages: a count of messages, recipients and bytes by some key. Pure.
 
-A queue may have a key for each message: those beyond KEYS_MOST are counted together, as OTHERS. Those with many
+A queue may have a key for each message: those beyond KEYS_MAX are counted together, as OTHERS. Those with many
 messages come early in any order of messages, so they have a place of their own.
 """
 
 import re
 from typing import NamedTuple
 
-KEYS_MOST = 100_000
+KEYS_MAX = 100_000
 OTHERS = b"(others)"
 # What differs from one report of the same trouble to the next.
 _PARTICULARS = re.compile(
@@ -15,7 +15,7 @@ _PARTICULARS = re.compile(
     rb"|\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*"
     rb"|\b(?=\w*\d)\w{8,}\b"
 )
-_REASON_MOST = 160
+_REASON_MAX = 160
 
 
 class RankedRow(NamedTuple):
@@ -56,7 +56,7 @@ class Ranking:
         """Return the counts of a key, or those of OTHERS if it is one too many."""
         counts = self._counts.get(key)
         if counts is None:
-            place = key if len(self._counts) < KEYS_MOST else OTHERS
+            place = key if len(self._counts) < KEYS_MAX else OTHERS
             counts = self._counts.setdefault(place, [0, 0, 0])
         return counts
 
@@ -75,5 +75,5 @@ class Ranking:
 
 def reason_key(text: bytes) -> bytes:
     """Return the text of a result without what differs each time: addresses, numbers of hosts, long numbers."""
-    line = b" ".join(text.split())[: 4 * _REASON_MOST]
-    return _PARTICULARS.sub(b"*", line)[:_REASON_MOST]
+    line = b" ".join(text.split())[: 4 * _REASON_MAX]
+    return _PARTICULARS.sub(b"*", line)[:_REASON_MAX]

@@ -1,9 +1,9 @@
 """A small HTTP server for pages that are only read, for clients that nobody knows.
 
 It answers GET and HEAD, one request of each connection. A client has REQUEST_SECONDS for its request and WRITE_SECONDS
-to take the answer. Until its request is whole a client costs a descriptor and its bytes, at most HEAD_MOST; so many as
-WAITING_MOST are kept, and one more takes the place of the oldest. So thousands of silent clients keep nobody away who
-asks at once. THREADS_MOST are answered at the same time, and others are turned away with 503. What is requested is
+to take the answer. Until its request is whole a client costs a descriptor and its bytes, at most HEAD_MAX; so many as
+WAITING_MAX are kept, and one more takes the place of the oldest. So thousands of silent clients keep nobody away who
+asks at once. THREADS_MAX are answered at the same time, and others are turned away with 503. What is requested is
 never logged, and an answer says nothing of the program's version.
 
 With `hosts` a request must name this server as one of them, as `localhost` or by an address, so that a page from
@@ -26,13 +26,13 @@ from typing import Any, NamedTuple, cast
 
 from queue_base.errors import Temporary, Usage, complain, reason
 
-THREADS_MOST = 16
-WAITING_MOST = 500
+THREADS_MAX = 16
+WAITING_MAX = 500
 REQUEST_SECONDS = 5.0
 WRITE_SECONDS = 30.0
-HEAD_MOST = 1 << 16  # Bytes of a request.
+HEAD_MAX = 1 << 16  # Bytes of a request.
 BACKLOG = 1024  # Connections that the kernel keeps until they are accepted.
-ACCEPTED_MOST = 100  # Connections that one turn of the loop accepts.
+ACCEPTED_MAX = 100  # Connections that one turn of the loop accepts.
 REST = 0.1  # Seconds without accepting, when no descriptor is left.
 TEXT = "text/plain; charset=utf-8"
 HTML = "text/html; charset=utf-8"
@@ -173,7 +173,7 @@ class PageServer:
         self.program = program
         self.answer = answer
         self.hosts = None if hosts is None else {name.lower() for name in hosts}
-        self._places = threading.BoundedSemaphore(THREADS_MOST)
+        self._places = threading.BoundedSemaphore(THREADS_MAX)
         self._clients: dict[socket.socket, _Client] = {}  # In the order in which they came.
         self._selector = selectors.DefaultSelector()
         self._stop, self._stopped = socket.socketpair()
@@ -215,7 +215,7 @@ class PageServer:
         self._stop.send(b"x")
 
     def _accept(self) -> None:
-        for _ in range(ACCEPTED_MOST):
+        for _ in range(ACCEPTED_MAX):
             try:
                 connection, _ = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -226,7 +226,7 @@ class PageServer:
                 self._drop_oldest()
                 time.sleep(REST)
                 return
-            if len(self._clients) >= WAITING_MOST:
+            if len(self._clients) >= WAITING_MAX:
                 self._drop_oldest()
             connection.setblocking(False)
             self._clients[connection] = _Client()
@@ -237,7 +237,7 @@ class PageServer:
         if client is None:
             return  # It was dropped in this turn.
         try:
-            data = connection.recv(HEAD_MOST)
+            data = connection.recv(HEAD_MAX)
         except BlockingIOError:
             return
         except OSError:
@@ -245,7 +245,7 @@ class PageServer:
         client.data += data
         if not data:
             self._drop(connection)
-        elif _BLANK.search(client.data) or len(client.data) > HEAD_MOST:
+        elif _BLANK.search(client.data) or len(client.data) > HEAD_MAX:
             self._selector.unregister(connection)
             del self._clients[connection]
             self._hand_over(connection, client.data)
@@ -293,7 +293,7 @@ def _close(connection: socket.socket) -> None:
         # If something is not read, the client gets a reset, and perhaps not the answer.
         connection.setblocking(False)
         for _ in range(16):
-            if not connection.recv(HEAD_MOST):
+            if not connection.recv(HEAD_MAX):
                 break
     connection.close()
 

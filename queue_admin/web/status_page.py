@@ -28,11 +28,11 @@ POLICY = (
     f"default-src 'none'; style-src 'sha256-{_HASH}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 REFRESH = 15  # Seconds.
-FREE_LEAST = 0.03  # Share of the disk.
-LOG_MOST = 256 * 1024
-REMOVAL_MOST = 60
+FREE_MIN = 0.03  # Share of the disk.
+LOG_MAX = 256 * 1024
+REMOVAL_MAX = 60
 LONGEST = 300  # Characters of a text from outside.
-LINES_MOST = 600  # Lines of a message's story.
+LINES_MAX = 600  # Lines of a message's story.
 MARKS = ("held", "corrupt", "bouncing", "removing")
 
 
@@ -148,11 +148,11 @@ def _findings(reading: Reading) -> Iterator[tuple[str, str]]:
     elif reading.slow:
         yield "warn", "Injectors wait: mail comes faster than it is classified."
     disk = reading.disk
-    if disk is not None and disk.free < FREE_LEAST * disk.total:
+    if disk is not None and disk.free < FREE_MIN * disk.total:
         yield "bad", f"The disk has {size_text(disk.free)} free of {size_text(disk.total)}."
-    if reading.number(b"log-unwritten") > LOG_MOST:
+    if reading.number(b"log-unwritten") > LOG_MAX:
         yield "bad", "The logger does not take the log, so no delivery is started."
-    if reading.number(b"removal-wait") > REMOVAL_MOST:
+    if reading.number(b"removal-wait") > REMOVAL_MAX:
         yield "warn", f"Finished messages have waited {span(reading.number(b'removal-wait'))} for queue-clean."
     if corrupt := reading.number(b"marked", b"corrupt"):
         yield "warn", f"Messages that cannot be read: {corrupt:.0f}. queuectl list --corrupt names them."
@@ -276,7 +276,7 @@ def message(long_id: str, lines: Iterator[str], log: Mapping[str, Sequence[str]]
     facts: list[Markup] = []
     texts: list[tuple[str, list[str]]] = []
     for number, line in enumerate(lines):
-        if number >= LINES_MOST:
+        if number >= LINES_MAX:
             texts.append(("and more", [f"queuectl show {long_id} shows all of it"]))
             break
         name, separator, value = line.partition(":")

@@ -38,8 +38,8 @@ from queue_wire.ids import unpack_long_id
 RANKED = 10
 RANKED_BY = ("sender", "domain")
 REST = 19.0  # How many times as long as a walk for rankings the thread rests after it,
-REST_LEAST = 30.0  # and at least so many seconds.
-DESTINATIONS_MOST = 300
+REST_MIN = 30.0  # and at least so many seconds.
+DESTINATIONS_MAX = 300
 DESTINATIONS_SECONDS = 5.0
 LOG_SECONDS = 5.0  # For the search of the log for the lines about a message,
 LOG_LINES = 300  # of which so many are shown.
@@ -117,7 +117,7 @@ class StatusSite:
                     return self._say(HTTPStatus.OK, str(error))
                 found.sort(key=lambda one: (-one[1].queued - one[1].on_disk, -one[1].in_flight, one[1].nexthop))
                 self._destinations = time.monotonic(), found
-        return self._page(HTTPStatus.OK, status_page.destinations(found, DESTINATIONS_MOST))
+        return self._page(HTTPStatus.OK, status_page.destinations(found, DESTINATIONS_MAX))
 
     def _search(self, query: str) -> Page:
         if not query:
@@ -200,7 +200,7 @@ class StatusSite:
                     continue
                 found.append(RankedView(by, ranking.rows(RANKED), time.time()))
             self._rankings = found
-            wait.wait(max(REST_LEAST, REST * (time.monotonic() - begun)))
+            wait.wait(max(REST_MIN, REST * (time.monotonic() - begun)))
 
 
 class SeveralSites:

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-LINES_MOST = 10
+LINES_MAX = 10
 WINDOW_SECONDS = 60.0
 # The users whose lines are omitted: as many are counted, and as many are named.
 USERS_COUNTED = 1000
@@ -12,7 +12,7 @@ USERS_NAMED = 5
 
 
 class LimitedLog:
-    """Passes the first LINES_MOST lines of each window to `say`, and at its end a line with the number of the rest."""
+    """Passes the first LINES_MAX lines of each window to `say`, and at its end a line with the number of the rest."""
 
     def __init__(self, say: Callable[[str], None], more: str) -> None:
         """`more` follows the number of omitted lines: `more files were set aside`, for instance."""
@@ -28,7 +28,7 @@ class LimitedLog:
         self.run()
         if not self._end:
             self._end = time.monotonic() + WINDOW_SECONDS
-        if self._said < LINES_MOST:
+        if self._said < LINES_MAX:
             self._said += 1
             self._say(text)
             return

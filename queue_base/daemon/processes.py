@@ -30,7 +30,7 @@ PICKUP_NOTICES = 12
 INTAKE_COMMANDS = 13
 INTAKE_NOTICES = 14
 SENDMUTEX = 15
-# Above the pipes of REMOTES_MOST queue-remotes: those of queue-ondemand, if it runs.
+# Above the pipes of REMOTES_MAX queue-remotes: those of queue-ondemand, if it runs.
 ONDEMAND_JOBS = 48
 ONDEMAND_REPORTS = 49
 # queue-ondemand's own descriptors, to its queue-remote: a Unix socket for jobs and connections, and a pipe.
@@ -38,9 +38,9 @@ KEEPER_JOBS = 3
 KEEPER_REPORTS = 4
 # Above all pipes; open if the supervisor gave one (queue_base.daemon.supervisor).
 NOTIFICATION = 60
-REMOTES_MOST = 16
+REMOTES_MAX = 16
 # Deliveries of a queue-remote at once. Each has a socket and its message open; the other descriptors are for all else.
-DELIVERIES_MOST = 2000
+DELIVERIES_MAX = 2000
 _DELIVERY_DESCRIPTORS = 2
 _OTHER_DESCRIPTORS = 50
 
@@ -58,7 +58,7 @@ def raise_file_limit() -> int:
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return max(1, min(DELIVERIES_MOST, (hard - _OTHER_DESCRIPTORS) // _DELIVERY_DESCRIPTORS))
+    return max(1, min(DELIVERIES_MAX, (hard - _OTHER_DESCRIPTORS) // _DELIVERY_DESCRIPTORS))
 
 
 def fill_standard_descriptors() -> None:

@@ -19,7 +19,7 @@ import struct
 from queue_wire.pipes.qmtp import SOCKET_DIRECTORY_MODE
 
 SOCKET_MODE = 0o666
-DESCRIPTORS_MOST = 4
+DESCRIPTORS_MAX = 4
 _INT = struct.Struct("i")
 _CREDENTIALS = struct.Struct("3i")  # unix(7), SO_PEERCRED: pid, uid, gid
 
@@ -116,9 +116,9 @@ def send_with_descriptor(connection: socket.socket, data: bytes, descriptor: int
 def receive_with_descriptors(connection: socket.socket, most: int) -> tuple[bytes, list[int]]:
     """Return data, empty at its end, and the descriptors that came with it. Raises OSError.
 
-    They are not inherited. Of more than DESCRIPTORS_MOST in one message, the kernel closes the others.
+    They are not inherited. Of more than DESCRIPTORS_MAX in one message, the kernel closes the others.
     """
-    room = socket.CMSG_SPACE(DESCRIPTORS_MOST * _INT.size)
+    room = socket.CMSG_SPACE(DESCRIPTORS_MAX * _INT.size)
     data, control, _, _ = connection.recvmsg(most, room, socket.MSG_CMSG_CLOEXEC)
     found: list[int] = []
     for level, kind, rights in control:

@@ -21,14 +21,14 @@ DELETED = b"deleted by the administrator; it ends when nothing of it is in fligh
 RETURNED = b"returned by the administrator; it bounces when nothing of it is in flight"
 RETURNED_SOME = b"recipients returned by the administrator; they bounce when nothing of it is in flight"
 ORDERS = (DELETED, RETURNED, RETURNED_SOME)
-REASON_MOST = 500  # Bytes.
+REASON_MAX = 500  # Bytes.
 KINDS = ("hold", "corrupt")
 _CONTROLS = bytes(32 if byte < 32 or byte == 127 else byte for byte in range(256))
 
 
 def clean_reason(reason: bytes) -> bytes:
-    """Return a reason as a mark contains it: control characters become spaces, and it is cut at REASON_MOST bytes."""
-    return reason.translate(_CONTROLS)[:REASON_MOST].strip()
+    """Return a reason as a mark contains it: control characters become spaces, and it is cut at REASON_MAX bytes."""
+    return reason.translate(_CONTROLS)[:REASON_MAX].strip()
 
 
 def birth_of(layout: Layout, message: int) -> int | None:

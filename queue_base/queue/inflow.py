@@ -1,6 +1,6 @@
 """In-flow control: when an injector must wait, or may take no message.
 
-Disk space: control/queueminfree bytes and LEAST_INODES inodes are reserved for classification, bounces and the log. An
+Disk space: control/queueminfree bytes and INODES_MIN inodes are reserved for classification, bounces and the log. An
 injector checks this before it takes a message, and while it copies a large one (`InflowControl`).
 
 Marks: queue-todo asks injectors to wait with lock/slow, and to refuse mail with lock/refuse. A mark is a file whose
@@ -21,9 +21,9 @@ from queue_base.queue.trigger import is_read
 from queue_wire.control.lines import SIZES
 
 # Between Exim's 10 MB and what Postfix wants at its default message size limit, 15 MB; and a round number.
-LEAST_FREE = SIZES["queueminfree"][0]
+FREE_MIN = SIZES["queueminfree"][0]
 # A message takes up to six files; Exim wants 100.
-LEAST_INODES = 1000
+INODES_MIN = 1000
 # Postfix's in_flow_delay. Each injector waits between half of it and all of it, so that they do not stay in step.
 SLOW_SECONDS = 1.0
 LATER = "try again later"
@@ -40,7 +40,7 @@ def read_least(home: Home) -> int:
         return read_size(home, "queueminfree")
     except Temporary as error:
         if isinstance(error.__context__, PermissionError):
-            return LEAST_FREE
+            return FREE_MIN
         raise
 
 
@@ -60,8 +60,8 @@ def find_shortage(place: str | int, path: str, least: int, coming: int = 0) -> s
     if free - coming < least:
         message = f" besides the {coming} of the message" if coming else ""
         return f"{free} bytes free on {path}, control/queueminfree wants {least}{message}"
-    if found.f_files and found.f_favail < LEAST_INODES:
-        return f"{found.f_favail} inodes free on {path}, {LEAST_INODES} are wanted"
+    if found.f_files and found.f_favail < INODES_MIN:
+        return f"{found.f_favail} inodes free on {path}, {INODES_MIN} are wanted"
     return None
 
 

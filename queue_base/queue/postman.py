@@ -2,7 +2,7 @@
 
 A copy takes no room while its message is in the queue, and keeps the number I from being given again. It is made before
 the message is in todo/, so a message that was accepted has it; after a power cut there may be one of a message that was
-not. When there are COPIES_MOST, or they have BYTES_MOST bytes, no more are made, and the messages are queued without.
+not. When there are COPIES_MAX, or they have BYTES_MAX bytes, no more are made, and the messages are queued without.
 """
 
 import os
@@ -12,16 +12,16 @@ from queue_base.durable import Commit
 
 DIRECTORY = "postman"
 DIRECTORY_MODE = 0o2700
-COPIES_MOST = 1000
-BYTES_MOST = 256 << 20
-CAUSE_MOST = 60  # Bytes of the cause in a name.
+COPIES_MAX = 1000
+BYTES_MAX = 256 << 20
+CAUSE_MAX = 60  # Bytes of the cause in a name.
 _UNFIT = re.compile(rb"[^A-Za-z0-9.=-]+")
-_NAME = re.compile(rf"([1-9][0-9]{{0,19}})_([A-Za-z0-9.=-]{{1,{CAUSE_MOST}}})")
+_NAME = re.compile(rf"([1-9][0-9]{{0,19}})_([A-Za-z0-9.=-]{{1,{CAUSE_MAX}}})")
 
 
 def copy_path(queue: str, message: int, cause: bytes) -> str:
     """Return the path of a message's copy. What a name should not have is shown as `-`."""
-    word = _UNFIT.sub(b"-", cause)[:CAUSE_MOST].strip(b"-.") or b"copy"
+    word = _UNFIT.sub(b"-", cause)[:CAUSE_MAX].strip(b"-.") or b"copy"
     return f"{queue}/{DIRECTORY}/{message}_{word.decode('ascii')}"
 
 
@@ -41,7 +41,7 @@ def has_room(queue: str) -> bool:
             except FileNotFoundError:
                 continue
             count += 1
-            if count >= COPIES_MOST or size >= BYTES_MOST:
+            if count >= COPIES_MAX or size >= BYTES_MAX:
                 return False
     return True
 

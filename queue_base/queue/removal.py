@@ -34,7 +34,7 @@ LIST_PREFIX = "removing."
 LIST_FROM = 8  # Messages for each directory: then listing it, in four calls, costs less than trying each name.
 SAMPLE = 32  # Files of a group that show whether the disk has unlink wait.
 THREADS = 8  # That remove files then: such a disk has several requests in progress at once.
-LIST_MOST = 16_000_000  # Bytes of a list that is read. A line has about 30.
+LIST_MAX = 16_000_000  # Bytes of a list that is read. A line has about 30.
 # The files of step 1, by what the request says.
 _WORK = {ANY: ("local", "remote"), LOCAL: ("local",), REMOTE: ("remote",), BOTH: ("local", "remote"), TODO: ()}
 
@@ -289,7 +289,7 @@ class ListedRemoval(NamedTuple):
 def read_list(path: str) -> list[ListedRemoval]:
     """Return what a list has. Raises OSError. A line that a power cut has left in part, or garbage, is passed by."""
     found = []
-    for line in read_file(path, LIST_MOST).splitlines():
+    for line in read_file(path, LIST_MAX).splitlines():
         number, *words = line.split(b" ")
         if len(words) not in (1, 3) or not all(word.isdigit() and len(word) < 30 for word in words):
             continue

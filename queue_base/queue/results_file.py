@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator
 
 from queue_base.queue.layout import Layout
-from queue_wire.files.last_result import FILE_MOST, HEADER_SIZE, LastResult, pack_header, unpack_header, unpack_results
+from queue_wire.files.last_result import FILE_MAX, HEADER_SIZE, LastResult, pack_header, unpack_header, unpack_results
 
 
-def read_results(layout: Layout, message: int, birth: int, most: int = FILE_MOST) -> Iterator[LastResult]:
+def read_results(layout: Layout, message: int, birth: int, most: int = FILE_MAX) -> Iterator[LastResult]:
     """Return the records about the message with this number and birth (microseconds), the newest last.
 
     `most` bytes from the end of the file are read. What cannot be read is passed by.

@@ -25,7 +25,7 @@ from queue_wire.ids import pack_queue_id
 # Bytes free, besides what control/queueminfree keeps, from which on a disk is as good as any larger one.
 PLENTY = 1 << 30
 # Bytes of a message that are kept in memory until it is queued, so that another queue can take it.
-KEPT_MOST = 1 << 20
+KEPT_MAX = 1 << 20
 # Seconds for which a queue that has failed comes last.
 AVOIDED_SECONDS = 5.0
 
@@ -141,7 +141,7 @@ class SpreadDraft(Draft):
         if self._kept is not None:
             self._kept.append(data)
             self._size += len(data)
-            if self._size > KEPT_MOST:
+            if self._size > KEPT_MAX:
                 self._kept = None
         try:
             self.inner.write(data)

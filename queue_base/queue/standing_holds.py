@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from queue_base.durable import Commit, read_file
 from queue_base.queue.layout import FILE_MODE
-from queue_wire.files.standing_hold import BYTES_MOST, StandingHold, pack_holds, unpack_holds
+from queue_wire.files.standing_hold import BYTES_MAX, StandingHold, pack_holds, unpack_holds
 
 NAME = "holds"
 
@@ -18,7 +18,7 @@ NAME = "holds"
 def read_holds(queue: str) -> list[StandingHold]:
     """Return the standing holds of a queue; none if the file does not exist."""
     try:
-        return unpack_holds(read_file(f"{queue}/{NAME}", BYTES_MOST))
+        return unpack_holds(read_file(f"{queue}/{NAME}", BYTES_MAX))
     except FileNotFoundError:
         return []
 

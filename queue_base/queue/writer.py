@@ -46,7 +46,7 @@ RULES_SECONDS = 1.0  # Between looks whether there is control/priorityrules.
 # Bytes of a message after which the free disk space is checked again.
 CHECK_BYTES = 1 << 20
 # Files that a message is written to before it is refused, if each has the number of another message.
-NUMBERS_MOST = 20
+NUMBERS_MAX = 20
 # Descriptors that the files of a group leave for other uses.
 _SPARE = 32
 # After these errors link(2) has not created the name. After others, of a network or disk, it may exist all the same.
@@ -253,7 +253,7 @@ class QueueDraft(Draft):
         refused: list[int] = []
         try:
             while not self._name_message():
-                if len(refused) == NUMBERS_MOST:
+                if len(refused) == NUMBERS_MAX:
                     mess = self._layout.mess(self.message)
                     advice = "the queue was copied; queuectl repair mends it"
                     raise QueueTrouble(MESS_TROUBLE, f"unable to create {mess}: file exists: {advice}")

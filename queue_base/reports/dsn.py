@@ -12,12 +12,12 @@ from collections.abc import Generator, Iterable, Iterator
 from email.utils import formatdate
 from typing import NamedTuple
 
-from queue_wire.failures import TEXT_MOST
+from queue_wire.failures import TEXT_MAX
 
-LINE_MOST = 900  # Bytes of foreign text in one line. RFC 5322 allows 998 with our own words.
-REASONS_MOST = 500_000  # Bytes of reasons in each of the two lists of a report.
+LINE_MAX = 900  # Bytes of foreign text in one line. RFC 5322 allows 998 with our own words.
+REASONS_MAX = 500_000  # Bytes of reasons in each of the two lists of a report.
 STEP = 20  # Recipients of one piece of work. One takes at most some 40 microseconds.
-PIECE_MOST = 65536  # Bytes of a piece of the report, or little more.
+PIECE_MAX = 65536  # Bytes of a piece of the report, or little more.
 LEFT_OUT = b"Reason left out."
 
 _REPLY = re.compile(rb"Remote host said: ([2345]\d\d[^\n]*)")
@@ -55,16 +55,16 @@ class Dsn(NamedTuple):
 def compose_dsn(facts: Dsn) -> Iterator[bytes]:
     """Yield the report in pieces, some of them empty; the work between two of them is for STEP recipients at most.
 
-    Every address is in both lists, with its status. Each list has REASONS_MOST bytes of reasons; the addresses
+    Every address is in both lists, with its status. Each list has REASONS_MAX bytes of reasons; the addresses
     after that have none, so that long replies about many recipients do not make a huge report.
     """
     texts, statuses = _Pieces(), _Pieces()
     statuses.add(_status_head(facts))
-    text_room = status_room = REASONS_MOST
+    text_room = status_room = REASONS_MAX
     left_out = 0
     for number, pair in enumerate(facts.recipients):
         if pair is not None:
-            recipient, reason = pair[0], pair[1][:TEXT_MOST]
+            recipient, reason = pair[0], pair[1][:TEXT_MAX]
             shown = _readable(reason or facts.words) if text_room else b""
             if text_room and len(pair) == 3 and pair[2]:
                 shown = b"%s\n%s" % (shown.rstrip(b"\n"), _readable(pair[2]).rstrip(b"\n"))
@@ -88,7 +88,7 @@ def compose_dsn(facts: Dsn) -> Iterator[bytes]:
 
 
 class _Pieces:
-    """Text that grows: pieces of PIECE_MOST bytes, each of whole lines."""
+    """Text that grows: pieces of PIECE_MAX bytes, each of whole lines."""
 
     def __init__(self) -> None:
         self._whole: list[bytes] = []
@@ -98,7 +98,7 @@ class _Pieces:
     def add(self, text: bytes) -> None:
         self._parts.append(text)
         self._held += len(text)
-        if self._held >= PIECE_MOST:
+        if self._held >= PIECE_MAX:
             self.take()
 
     def take(self) -> list[bytes]:
@@ -110,8 +110,8 @@ class _Pieces:
 
 
 def token(value: bytes) -> bytes:
-    """Return an address or host as it may stand in a header field: control characters become `_`, cut at LINE_MOST."""
-    return value[:LINE_MOST].translate(_TOKEN)
+    """Return an address or host as it may stand in a header field: control characters become `_`, cut at LINE_MAX."""
+    return value[:LINE_MAX].translate(_TOKEN)
 
 
 def _head(facts: Dsn, boundary: bytes) -> bytes:
@@ -169,7 +169,7 @@ def _diagnostic(reason: bytes) -> bytes:
 def _clean_header(header: bytes) -> bytes:
     """Return the header without characters that could end its part or are not allowed in a message."""
     lines = header.replace(b"\r", b"").replace(b"\0", b"_").split(b"\n")
-    return b"".join(line[:LINE_MOST] + b"\n" for line in lines if line)
+    return b"".join(line[:LINE_MAX] + b"\n" for line in lines if line)
 
 
 def _typed_address(address: bytes) -> bytes:
@@ -179,7 +179,7 @@ def _typed_address(address: bytes) -> bytes:
         return b"rfc822; " + shown
     chars = shown.decode("utf-8", "replace")
     embedded = "".join(char if char.isascii() and char != "\\" else f"\\x{{{ord(char):X}}}" for char in chars)
-    return b"utf-8; " + embedded.encode()[:LINE_MOST]
+    return b"utf-8; " + embedded.encode()[:LINE_MAX]
 
 
 def _ascii(value: bytes) -> bytes:
@@ -188,13 +188,13 @@ def _ascii(value: bytes) -> bytes:
 
 
 def _readable(value: bytes) -> bytes:
-    """Return text as UTF-8, without control characters, its lines cut at LINE_MOST."""
+    """Return text as UTF-8, without control characters, its lines cut at LINE_MAX."""
     shown = value.translate(_PRINTED, b"\r")
     if not shown.isascii():
         shown = shown.decode("utf-8", "replace").encode()
-    if len(shown) <= LINE_MOST:
+    if len(shown) <= LINE_MAX:
         return shown
-    return b"\n".join(line[:LINE_MOST].decode("utf-8", "ignore").encode() for line in shown.split(b"\n"))
+    return b"\n".join(line[:LINE_MAX].decode("utf-8", "ignore").encode() for line in shown.split(b"\n"))
 
 
 def _boundary(unique: str, pieces: list[bytes]) -> Generator[bytes, None, bytes]:

@@ -17,7 +17,7 @@ from queue_wire.files.envelope import check_address
 from queue_wire.format_error import FormatError, quoted
 
 # A command line with its end. RFC 5321 section 4.5.3.1.4 has 512; extensions add to that, addresses may have 1,002.
-COMMAND_MOST = 4096
+COMMAND_MAX = 4096
 HELLO = frozenset((b"HELO", b"EHLO", b"LHLO"))
 # These have no effect in a batch. TICK and VERB are from BITNET's BSMTP.
 IGNORED = frozenset((b"NOOP", b"VRFY", b"EXPN", b"HELP", b"TICK", b"VERB", b"ONEX"))
@@ -130,14 +130,14 @@ class BsmtpReader(BatchReader):
                 self._line(pieces, data[place:end])
                 place = end + 1
         self._rest = b"" if self._unreadable else data[place:]
-        if not self._in_data and len(self._rest) > COMMAND_MOST:
+        if not self._in_data and len(self._rest) > COMMAND_MAX:
             # The line has not ended yet. Its rest counts as another line, and makes the message a bad one too.
             self._line(pieces, self._rest)
             self._rest = b""
 
     def _line(self, pieces: list[Piece], line: bytes) -> None:
-        if len(line) > COMMAND_MOST:
-            self._spoil(f"a command is over {COMMAND_MOST} bytes: {quoted(line)}")
+        if len(line) > COMMAND_MAX:
+            self._spoil(f"a command is over {COMMAND_MAX} bytes: {quoted(line)}")
         elif line[:5].upper().rstrip() == b"BDAT":
             # The bytes that follow are not lines, so nobody can tell where the next command begins.
             pieces.append(Unreadable("BDAT cannot be used in batches, use DATA"))

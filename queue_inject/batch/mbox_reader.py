@@ -14,7 +14,7 @@ from queue_wire.format_error import quoted
 MBOXRD = re.compile(rb"^>(>*From )", re.MULTILINE)
 MBOXO = re.compile(rb"^>(From )", re.MULTILINE)
 # Up to this length a whole line is examined, of a longer one only the beginning.
-LINE_MOST = 65536
+LINE_MAX = 65536
 _FROM = b"From "
 _BLANK = (b"\n", b"\r\n")
 
@@ -29,7 +29,7 @@ class MboxReader(BatchReader):
         self._blank = b""
         self._within = False
         self._strange = b""
-        # Whether the input is within a line over LINE_MOST, and whether that line is dropped.
+        # Whether the input is within a line over LINE_MAX, and whether that line is dropped.
         self._middle = False
         self._dropping = False
 
@@ -42,7 +42,7 @@ class MboxReader(BatchReader):
         if end:
             self._lines(pieces, data[:end])
         self._rest = data[end:]
-        if len(self._rest) > LINE_MOST:
+        if len(self._rest) > LINE_MAX:
             self._long_line(pieces)
         return pieces
 

@@ -13,8 +13,8 @@ from queue_wire.files.envelope import EnvelopeReader
 from queue_wire.format_error import FormatError, quoted
 
 # A length of more digits is more than any disk holds.
-_DIGITS_MOST = 18
-_LENGTH = re.compile(rb"(0|[1-9][0-9]{0,%d}):" % (_DIGITS_MOST - 1))
+_DIGITS_MAX = 18
+_LENGTH = re.compile(rb"(0|[1-9][0-9]{0,%d}):" % (_DIGITS_MAX - 1))
 
 
 class NetstringBatchReader(BatchReader):
@@ -58,7 +58,7 @@ class NetstringBatchReader(BatchReader):
                     place += 1
                 length = _LENGTH.match(data, place)
                 if length is None:
-                    _check_beginning(data[place : place + _DIGITS_MOST + 1])
+                    _check_beginning(data[place : place + _DIGITS_MAX + 1])
                     break
                 self._left, place = int(length[1]), length.end()
             piece = data[place : place + self._left]
@@ -104,5 +104,5 @@ class NetstringBatchReader(BatchReader):
 def _check_beginning(head: bytes) -> None:
     """Raise FormatError unless this can be the beginning of a length whose colon is yet to come."""
     for place, byte in enumerate(head):
-        if not 0x30 <= byte <= 0x39 or place == _DIGITS_MOST or (place and head[0] == 0x30):
+        if not 0x30 <= byte <= 0x39 or place == _DIGITS_MAX or (place and head[0] == 0x30):
             raise FormatError(f"netstring: no length: {quoted(head[: place + 1])}")

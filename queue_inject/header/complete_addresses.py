@@ -9,7 +9,7 @@ routes are removed, and so is a dot or @ at the end of an address. Anything else
 the reason, so no address is dropped silently. Bytes that belong to no completed address stay as they are.
 """
 
-from queue_wire.files.envelope import ADDRESS_MOST, check_address
+from queue_wire.files.envelope import ADDRESS_MAX, check_address
 from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False
@@ -59,7 +59,7 @@ def plain_addresses(body: bytes) -> list[bytes] | None:
         # A host that contains a dot needs no defaultdomain. One that ends in a dot or + must be changed.
         if not local or b"." not in host or b"@" in host or host[-1:] in (b".", b"+"):
             return None
-        if address.translate(None, _ADDRESS_BYTES) or len(address) > ADDRESS_MOST:
+        if address.translate(None, _ADDRESS_BYTES) or len(address) > ADDRESS_MAX:
             return None
         addresses.append(address)
     return addresses

@@ -47,7 +47,7 @@ _RESENT = frozenset(
 _REMOVED = frozenset((b"bcc", b"resent-bcc", b"return-path", b"content-length", b"notice-requested-upon-delivery-to"))
 _NOT_SHOWN = b"Cc: recipient list not shown: ;\n"
 # The tokens of the full parser take up to 250 bytes of memory for each byte of a field.
-FIELD_MOST = 1 << 20
+FIELD_MAX = 1 << 20
 
 
 class RewrittenHeader:
@@ -105,8 +105,8 @@ def _rewrite_field(field: Field, names: "Names", sender: bool) -> tuple[bytes, l
     if plain is not None:
         return data, plain
     try:
-        if len(body) > FIELD_MOST:
-            raise FormatError(f"it is over {FIELD_MOST} bytes, and not all of its addresses are plain and complete")
+        if len(body) > FIELD_MAX:
+            raise FormatError(f"it is over {FIELD_MAX} bytes, and not all of its addresses are plain and complete")
         body, addresses = rewrite_list(body, names, len(head) + 1, sender)
     except FormatError as error:
         raise FieldError(head.strip().decode("ascii", "replace"), field.line, str(error)) from error

@@ -1,22 +1,22 @@
 """Splits the beginning of a message into header fields, and finds where the body begins.
 
 As in qmail-inject, a line that cannot be part of a field begins the body, and an empty line is put before it. An mbox
-`From ` line becomes an MBOX-Line field. The body is neither kept nor changed. A header over HEADER_MOST bytes or
-FIELDS_MOST fields raises FormatError.
+`From ` line becomes an MBOX-Line field. The body is neither kept nor changed. A header over HEADER_MAX bytes or
+FIELDS_MAX fields raises FormatError.
 """
 
 from queue_wire.format_error import FormatError
 
-HEADER_MOST = 16 * 1024 * 1024
-FIELDS_MOST = 100_000
+HEADER_MAX = 16 * 1024 * 1024
+FIELDS_MAX = 100_000
 # The length of a field's name with the blanks after it. A line without a colon up to there is text (RFC 5322 section
 # 2.1.1).
-NAME_MOST = 998
+NAME_MAX = 998
 _PRINTABLE = bytes(range(33, 127))
 _MBOX = b"mbox-line"
 # Names as they were written, with their lower case: the messages of a batch have the same few.
 _known_names: dict[bytes, bytes] = {}
-_KNOWN_MOST = 1000
+_KNOWN_MAX = 1000
 _KNOWN_SIZE = 80
 
 
@@ -51,18 +51,18 @@ class HeaderReader:
         self._size = 0
 
     def feed(self, data: bytes) -> bool:
-        """Return whether the header has ended. Raises FormatError for one over HEADER_MOST or FIELDS_MOST."""
+        """Return whether the header has ended. Raises FormatError for one over HEADER_MAX or FIELDS_MAX."""
         if self._rest:
             data = self._rest + data
         # Most headers end with an empty line. Then no line of the body is examined.
         blank = data.find(b"\n\n") + 1
         place = blank or data.rfind(b"\n") + 1
         ended = self._take(data, place)
-        if len(self.fields) > FIELDS_MOST:
-            raise FormatError(f"its header has over {FIELDS_MOST} fields")
+        if len(self.fields) > FIELDS_MAX:
+            raise FormatError(f"its header has over {FIELDS_MAX} fields")
         if ended is None and blank:
             ended = b"", blank
-        if ended is None and self._is_body(data[place : place + NAME_MOST + 1]):
+        if ended is None and self._is_body(data[place : place + NAME_MAX + 1]):
             # The whole body may be one line. Its beginning is enough to see that it is no field.
             ended = b"\n", place
         if ended is not None:
@@ -72,8 +72,8 @@ class HeaderReader:
             return True
         self._rest = data[place:]
         self._size += place
-        if self._size + len(self._rest) > HEADER_MOST:
-            raise FormatError(f"its header is over {HEADER_MOST} bytes")
+        if self._size + len(self._rest) > HEADER_MAX:
+            raise FormatError(f"its header is over {HEADER_MAX} bytes")
         return False
 
     def end(self) -> None:
@@ -115,7 +115,7 @@ class HeaderReader:
     def _is_body(self, line: bytes) -> bool:
         """Return whether an incomplete line can neither begin a field nor continue one."""
         continues = self._name is not None and line[:1] in (b" ", b"\t")
-        if len(line) <= NAME_MOST or line.startswith(b"From ") or continues:
+        if len(line) <= NAME_MAX or line.startswith(b"From ") or continues:
             return False
         return field_name(line) is None
 
@@ -139,7 +139,7 @@ def _begin_line(line: bytes) -> tuple[bytes | None, bytes | None]:
     if name is None:
         return None, b"\n"
     head = line.partition(b":")[0]
-    if len(_known_names) < _KNOWN_MOST and len(head) <= _KNOWN_SIZE:
+    if len(_known_names) < _KNOWN_MAX and len(head) <= _KNOWN_SIZE:
         _known_names[head] = name
     return name, None
 
@@ -147,7 +147,7 @@ def _begin_line(line: bytes) -> tuple[bytes | None, bytes | None]:
 def field_name(line: bytes) -> bytes | None:
     """Return the name of the field that a line begins, in lower case, or None: printable characters and a colon."""
     name, colon, _ = line.partition(b":")
-    if not colon or len(name) > NAME_MOST:
+    if not colon or len(name) > NAME_MAX:
         return None
     name = name.rstrip(b" \t")
     if not name or name.translate(None, _PRINTABLE):

@@ -37,9 +37,9 @@ LARGE = 4 * 1024 * 1024
 PIECE = 4 * 1024 * 1024
 LARGE_AT_ONCE = 4
 # The number of names that are kept for another try.
-LATER_MOST = 10_000
+LATER_MAX = 10_000
 # While so many queued files cannot be removed, no more are taken.
-QUEUED_MOST = 1000
+QUEUED_MAX = 1000
 UNKNOWN = -1  # The uid of a file that could not be looked at.
 
 
@@ -144,7 +144,7 @@ class Collector:
     @property
     def waiting(self) -> bool:
         """Whether there are files for `take`."""
-        return bool(self._small or self._large or self._copies) and len(self._queued) < QUEUED_MOST
+        return bool(self._small or self._large or self._copies) and len(self._queued) < QUEUED_MAX
 
     @property
     def has_failed(self) -> bool:
@@ -272,7 +272,7 @@ class Collector:
                 self._put_off(name, copies[name].uid)
 
     def _put_off(self, name: str, uid: int) -> None:
-        if len(self.later) < LATER_MOST:
+        if len(self.later) < LATER_MAX:
             self.later[name] = uid
         else:
             self.missed = True

@@ -16,7 +16,7 @@ created in maildrop/ and passes on the group. But such a file lacks the sticky b
 import os
 import stat
 
-from queue_wire.files.maildrop import ENVELOPE_MOST, HEADER_LENGTH
+from queue_wire.files.maildrop import ENVELOPE_MAX, HEADER_LENGTH
 
 # A file over HOLES_FROM that occupies less than 1/SMALLEST_SHARE of its size on the disk consists of holes: it costs
 # its owner nothing, but the copy would take its whole size. No file system compresses mail that much.
@@ -83,7 +83,7 @@ def check_holes(status: os.stat_result) -> None:
 def check_length(status: os.stat_result, length: int) -> None:
     """Raise NotMail unless a message of `length` bytes, as the header says, and an envelope make up the file."""
     end = HEADER_LENGTH + length
-    if not end < status.st_size <= end + ENVELOPE_MOST:
+    if not end < status.st_size <= end + ENVELOPE_MAX:
         raise NotMail(f"it has {status.st_size} bytes, and its message alone should have {length}")
 
 

@@ -50,13 +50,13 @@ SCAN_SECONDS = 25 * 60
 SCAN_SLICE = 0.05
 # The time between scans without inotify.
 BLIND_SECONDS = 5
-# The time to the next try after a failure. It doubles each time, up to RETRY_MOST, until nothing fails.
+# The time to the next try after a failure. It doubles each time, up to RETRY_MAX, until nothing fails.
 RETRY_SECONDS = 5.0
-RETRY_MOST = 600.0
+RETRY_MAX = 600.0
 # The time between looks at the disk and the marks while no mail may be taken.
 LOOK_SECONDS = 5.0
 # A log line is at most 1,000 bytes, so these are over 1,000 lines that queue-send has not read. Others are dropped.
-LOG_MOST = 1 << 20
+LOG_MAX = 1 << 20
 
 
 class Pickup:
@@ -135,7 +135,7 @@ class Pickup:
         self._say(alert(f"{PROGRAM}: {text}"))
 
     def _say(self, line: bytes) -> None:
-        if self._log.unwritten < LOG_MOST:
+        if self._log.unwritten < LOG_MAX:
             self._log.put(pack_log(line))
 
     def poll(self) -> None:
@@ -202,7 +202,7 @@ class Pickup:
             self._collector.retry()
         if not self._collector.take() and now >= self._next_try:
             self._next_try = now + self._retry
-            self._retry = min(self._retry * 2, RETRY_MOST)
+            self._retry = min(self._retry * 2, RETRY_MAX)
         elif not self._collector.has_failed:
             self._retry = RETRY_SECONDS
 

@@ -11,8 +11,8 @@ from collections.abc import Container
 from queue_wire.files.maildrop import FINISHED_PREFIX
 
 # Numbers of names: 4 MB for one user, 16 MB for all. There is always room for the first few names of a user.
-USER_MOST = 1 << 18
-TOTAL_MOST = 1 << 20
+USER_MAX = 1 << 18
+TOTAL_MAX = 1 << 20
 FEW = 16
 _WIDTH = 16
 
@@ -32,7 +32,7 @@ class UserQueues:
         """Add a name at the end of the user's queue; return whether there was room for it."""
         names = self._names.get(uid)
         held = len(names) // _WIDTH if names else 0
-        if held >= FEW and (held >= USER_MOST or self._count >= TOTAL_MOST):
+        if held >= FEW and (held >= USER_MAX or self._count >= TOTAL_MAX):
             return False
         if names is None:
             names = self._names[uid] = bytearray()

@@ -55,7 +55,7 @@ _IGNORED = "EGJTUcmnsvx"
 _IGNORED_VALUE = "ACDLehp"
 _VALUE = "BFNORVXbfor"
 _SELECTED = {"I": "a long id", "R": "a domain or an address", "S": "an address"}
-ENVELOPE_ID_MOST = 100
+ENVELOPE_ID_MAX = 100
 # An argument with one of these is a list, as in a header field: cron has MAILTO=ann,bob, others have <ann@host>.
 _LIST_SIGNS = b' \t\r\n,;:<>()"\\'
 
@@ -174,7 +174,7 @@ def check_value(letter: str, value: str) -> None:
         return
     if letter == "R" and words[0] in ("full", "hdrs") and len(words) == 1:
         return
-    if letter == "V" and 0 < len(value) <= ENVELOPE_ID_MOST and all("!" <= sign <= "~" for sign in value):
+    if letter == "V" and 0 < len(value) <= ENVELOPE_ID_MAX and all("!" <= sign <= "~" for sign in value):
         return
     if letter == "X" and value[0:1] != "V":
         return
@@ -182,7 +182,7 @@ def check_value(letter: str, value: str) -> None:
         "B": "needs 7BIT or 8BITMIME",
         "N": "needs never, or a list of success, failure and delay with commas",
         "R": "needs full or hdrs",
-        "V": f"needs an envelope id: 1 to {ENVELOPE_ID_MOST} printable ASCII characters without spaces",
+        "V": f"needs an envelope id: 1 to {ENVELOPE_ID_MAX} printable ASCII characters without spaces",
         "X": "is not done here: a sender for each recipient is -f NAME-@HOST-@[]",
     }
     raise Usage(f"-{letter} {needs[letter]}, and not {value[:120]!a}" if letter != "X" else f"-XV {needs['X']}")

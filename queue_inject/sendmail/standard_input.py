@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 # An mbox line is short. A longer line is not one.
-_MBOX_LINE_MOST = 4096
+_MBOX_LINE_MAX = 4096
 
 
 def read_message(source: "Iterable[bytes]", dot_ends: bool) -> "Iterator[bytes]":
@@ -62,7 +62,7 @@ def remove_mbox_lines(source: "Iterable[bytes]") -> "Iterator[bytes]":
         held += data
         while (end := held.find(b"\n") + 1) > 0 and _is_mbox_line(held[:end], found):
             held, found = held[end:], True
-        if end or len(held) > _MBOX_LINE_MOST or not _may_begin(held, found):
+        if end or len(held) > _MBOX_LINE_MAX or not _may_begin(held, found):
             yield held
             yield from pieces
             return
@@ -75,7 +75,7 @@ def _is_mbox_line(line: bytes, follows: bool) -> bool:
     """Return whether a line is an mbox line, or a >From line if it `follows` one. A `From ` line without a time of day
     is text.
     """
-    if follows or len(line) > _MBOX_LINE_MOST:
+    if follows or len(line) > _MBOX_LINE_MAX:
         return follows and line.startswith(b">From ")
     return line.startswith(b"From ") and any(
         word[2:3] == b":" and word[:2].isdigit() and word[3:5].isdigit() for word in line.split()[2:]

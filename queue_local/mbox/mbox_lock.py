@@ -23,7 +23,7 @@ from queue_local.mbox.dotlock import DotLock, is_in_use, take_dotlock
 
 # qmail-local's time to wait for a lock.
 LOCK_SECONDS = 30.0
-_PAUSE, _PAUSE_MOST = 0.005, 0.25
+_PAUSE, _PAUSE_MAX = 0.005, 0.25
 _LINKS = 40
 _NEW = os.O_CREAT | os.O_EXCL
 # The path was checked, but may have been replaced since: a FIFO must not block the delivery.
@@ -106,7 +106,7 @@ def _open_box(path: str) -> Box | None:
             raise Temporary("File has been locked for 30 seconds straight. (#4.3.0)")
         # A random pause, so that waiting deliveries do not stay in step.
         time.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(pause * 1.5, _PAUSE_MOST)
+        pause = min(pause * 1.5, _PAUSE_MAX)
 
 
 def _open_directories(names: list[str]) -> dict[str, int]:

@@ -37,7 +37,7 @@ from queue_wire.pipes.job import Job
 from queue_wire.pipes.recipient_question import (
     CHECK_SOCKET,
     EXISTS,
-    QUESTION_MOST,
+    QUESTION_MAX,
     UNDECIDED,
     UNKNOWN,
     RecipientQuestion,
@@ -46,7 +46,7 @@ from queue_wire.pipes.recipient_question import (
     unpack_question,
 )
 
-LOOKUPS_MOST = 20
+LOOKUPS_MAX = 20
 # Lookups at once for addresses that begin alike, up to a `-`: they may be one user's, whose home may hang.
 LOOKUPS_ALIKE = 4
 # Lookups that are started in a turn of the loop; each costs a fork, of about a millisecond.
@@ -56,15 +56,15 @@ LOOKUP_SECONDS = 5
 KILL_SECONDS = 1.0
 # Seconds after which a question is Z, whether its lookup has begun or not.
 QUESTION_SECONDS = 10.0
-QUESTIONS_MOST = 20_000
-CONNECTIONS_MOST = 1000
+QUESTIONS_MAX = 20_000
+CONNECTIONS_MAX = 1000
 # How long a verdict is kept, in seconds, and how many are.
 KEPT_SECONDS = {EXISTS: 30.0, UNKNOWN: 5.0}
-KEPT_MOST = 10_000
-_KEPT_ADDRESS_MOST = 320
+KEPT_MAX = 10_000
+_KEPT_ADDRESS_MAX = 320
 # Bytes that are read at once from a connection, and bytes of verdicts that wait for one that does not read.
-_READ_MOST = 8192
-_UNREAD_MOST = 1 << 20
+_READ_MAX = 8192
+_UNREAD_MAX = 1 << 20
 _ACCEPTED_IN_A_TURN = 16
 _LATE_IN_A_TURN = 1000
 # Seconds between two starts of a checker that dies.
@@ -81,7 +81,7 @@ class _KeptVerdict(NamedTuple):
 
 
 class KeptVerdicts:
-    """Verdicts of the last seconds by address, at most KEPT_MOST; the oldest is forgotten first."""
+    """Verdicts of the last seconds by address, at most KEPT_MAX; the oldest is forgotten first."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, _KeptVerdict] = {}
@@ -95,10 +95,10 @@ class KeptVerdicts:
 
     def put(self, address: bytes, letter: bytes, text: bytes, now: float) -> None:
         """Keep a verdict, unless it is Z, or the address is very long."""
-        if letter in KEPT_SECONDS and len(address) <= _KEPT_ADDRESS_MOST:
+        if letter in KEPT_SECONDS and len(address) <= _KEPT_ADDRESS_MAX:
             self._kept.pop(address, None)
             self._kept[address] = _KeptVerdict(letter, text, now + KEPT_SECONDS[letter])
-            if len(self._kept) > KEPT_MOST:
+            if len(self._kept) > KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
 
 
@@ -108,7 +108,7 @@ class _Asker:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.verdicts = OutPipe(connection.fileno())
-        self.reader = NetstringReader(QUESTION_MOST)
+        self.reader = NetstringReader(QUESTION_MAX)
         self.lost = False
 
     def answer(self, verdict: RecipientVerdict) -> None:
@@ -138,7 +138,7 @@ class RecipientLookups:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._processes = Deliveries(LOOKUPS_MOST, KILL_SECONDS)
+        self._processes = Deliveries(LOOKUPS_MAX, KILL_SECONDS)
         self._open: dict[bytes, _Lookup] = {}
         self._waiting: deque[_Lookup] = deque()
         self._running: dict[int, _Lookup] = {}
@@ -159,7 +159,7 @@ class RecipientLookups:
         if kept is not None:
             asker.answer(RecipientVerdict(question.number, kept.letter, kept.text))
             return
-        if self._asked >= QUESTIONS_MOST:
+        if self._asked >= QUESTIONS_MAX:
             text = b"%d recipients wait for their lookup already. (#4.3.2)" % self._asked
             asker.answer(RecipientVerdict(question.number, UNDECIDED, text))
             return
@@ -268,7 +268,7 @@ class CheckService:
         poll = select.poll()
         for other in others:
             poll.register(other, select.POLLIN)
-        if len(self._askers) < CONNECTIONS_MOST:
+        if len(self._askers) < CONNECTIONS_MAX:
             poll.register(self._listening, select.POLLIN)
         for descriptor, asker in self._askers.items():
             poll.register(descriptor, select.POLLIN | (select.POLLOUT if asker.verdicts.unwritten else 0))
@@ -305,7 +305,7 @@ class CheckService:
 
     def _read(self, asker: _Asker, now: float) -> None:
         try:
-            data = read_available(asker.connection.fileno(), _READ_MOST)
+            data = read_available(asker.connection.fileno(), _READ_MAX)
             if data is None:
                 return
             asker.reader.feed(data)
@@ -323,7 +323,7 @@ class CheckService:
             except PeerLost:
                 self._drop(asker)
                 return
-            if asker.verdicts.unwritten > _UNREAD_MOST:
+            if asker.verdicts.unwritten > _UNREAD_MAX:
                 self._drop(asker)
 
     def _drop(self, asker: _Asker) -> None:
@@ -341,12 +341,12 @@ def open_socket(home: Home, owner: Owner) -> socket.socket:
     """Return the listening socket, made as the queue's owner, who may replace what is there. Raises OSError."""
     changed = not os.geteuid() and bool(owner.uid)
     if not changed:
-        return listen_at(f"{home.queue}/{CHECK_SOCKET}", CONNECTIONS_MOST)
+        return listen_at(f"{home.queue}/{CHECK_SOCKET}", CONNECTIONS_MAX)
     gid = os.getegid()
     os.setegid(owner.gid)
     os.seteuid(owner.uid)
     try:
-        return listen_at(f"{home.queue}/{CHECK_SOCKET}", CONNECTIONS_MOST)
+        return listen_at(f"{home.queue}/{CHECK_SOCKET}", CONNECTIONS_MAX)
     finally:
         os.seteuid(0)
         os.setegid(gid)

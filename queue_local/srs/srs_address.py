@@ -4,7 +4,7 @@
     SRS1=HHHH=first.example==HHHH=TT=example.net=joe@forwarder     of SRS0=HHHH=TT=example.net=joe@first.example
 
 HHHH is base64 of a keyed hash (HMAC-SHA1) of what follows, in lower case, so that nobody else can make such an address.
-TT is the day in base 32: an address is refused after DAYS_MOST days. SRS1 is for a sender that another host has
+TT is the day in base 32: an address is refused after DAYS_MAX days. SRS1 is for a sender that another host has
 rewritten already: a bounce goes back to that host, which knows whether it is good, and the address does not grow.
 
 The host on the way may change the case of the local part. So hashes are compared without regard to case.
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from queue_wire.address import split_address
 from queue_wire.format_error import FormatError
 
-DAYS_MOST = 21
+DAYS_MAX = 21
 _DAY_SECONDS = 86400
 _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _CYCLE = len(_DIGITS) ** 2
@@ -112,11 +112,11 @@ def _day(now: float) -> bytes:
 
 
 def _check_day(day: bytes, now: float) -> None:
-    """Raise BadSrs unless a day is at most DAYS_MOST ago, or tomorrow: clocks differ."""
+    """Raise BadSrs unless a day is at most DAYS_MAX ago, or tomorrow: clocks differ."""
     places = [_DIGITS.find(letter) for letter in day.upper()]
     if len(places) != 2 or min(places) < 0:
         raise BadSrs("its day is none")
     made = places[0] * 32 + places[1]
     age = (int(now // _DAY_SECONDS) - made) % _CYCLE
-    if age > DAYS_MOST and age != _CYCLE - 1:
-        raise BadSrs(f"it has expired: it is older than {DAYS_MOST} days")
+    if age > DAYS_MAX and age != _CYCLE - 1:
+        raise BadSrs(f"it has expired: it is older than {DAYS_MAX} days")

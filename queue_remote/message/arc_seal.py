@@ -34,17 +34,17 @@ from queue_remote.message.file import Message, read_header
 from queue_remote.message.signing import plain_text
 
 # Of a header that is sealed. Longer ones are sent without a seal.
-HEADER_MOST = 65536
-FIELDS_MOST = 1000
-RESULTS_MOST = 16384
+HEADER_MAX = 65536
+FIELDS_MAX = 1000
+RESULTS_MAX = 16384
 # RFC 8617 section 4.2.1.
-INSTANCES_MOST = 50
+INSTANCES_MAX = 50
 # Of a chain that is checked; with more, it fails. A longer key would hold up all threads.
-_NAMES_MOST = 300
-_SPACES_MOST = 64
-_RECORD_MOST = 2048
-_BITS_MOST = 4096
-_EXPONENT_MOST = 1 << 32
+_NAMES_MAX = 300
+_SPACES_MAX = 64
+_RECORD_MAX = 2048
+_BITS_MAX = 4096
+_EXPONENT_MAX = 1 << 32
 
 PASS = b"pass"
 FAIL = b"fail"
@@ -59,7 +59,7 @@ _QMAIL = re.compile(rb"\(qmail \d+ invoked ")
 _BY = re.compile(rb" by (\S+)(?: \([^()]*\))? with (\S+)")
 _ARC_RESULT = re.compile(rb";\s*arc\s*=\s*([A-Za-z]+)")
 _INSTANCE = re.compile(rb"\s*i\s*=\s*([0-9]{1,3})\s*;", re.IGNORECASE)
-_LONG_SPACE = re.compile(rb"\s{%d}" % _SPACES_MOST)
+_LONG_SPACE = re.compile(rb"\s{%d}" % _SPACES_MAX)
 _LINE = 76
 
 Fields = list[tuple[bytes, bytes]]
@@ -89,7 +89,7 @@ def plan_seal(message: Message, ours: frozenset[bytes], key: SigningKey, authser
     Raises OSError and Unsealable.
     """
     header, place = read_header(message)
-    results = find_results(wire_fields(header[:HEADER_MOST], _Every()), ours, key.domain, authserv)
+    results = find_results(wire_fields(header[:HEADER_MAX], _Every()), ours, key.domain, authserv)
     if not results:
         return None
     fields = _read_fields(header, place)
@@ -99,7 +99,7 @@ def plan_seal(message: Message, ours: frozenset[bytes], key: SigningKey, authser
         return ArcPlan(joined, NONE, 1, [], [])
     instances = [_instance(value) for _, value in sets]
     last = max(instances)
-    if last >= INSTANCES_MOST:
+    if last >= INSTANCES_MAX:
         return None
     ordered = sorted(sets, key=lambda field: (_instance(field[1]), _SET.index(field[0].lower())))
     whole = [field[0].lower() for field in ordered] == list(_SET) * last
@@ -144,8 +144,8 @@ def join_results(values: list[bytes]) -> bytes:
     """Return the results of some fields in one line, `none` if there are none. Raises Unsealable."""
     found = [b" ".join(value.partition(b";")[2].split()).rstrip(b"; ") for value in values]
     joined = b"; ".join([each for each in found if each and each.lower() != NONE]) or NONE
-    if len(joined) > RESULTS_MOST:
-        raise Unsealable(f"its Authentication-Results have over {RESULTS_MOST} bytes")
+    if len(joined) > RESULTS_MAX:
+        raise Unsealable(f"its Authentication-Results have over {RESULTS_MAX} bytes")
     return joined
 
 
@@ -228,7 +228,7 @@ class _ChainChecker(dkim.ARC):  # type: ignore[misc]
             given = b"".join(sig[b"bh"].split())
             if sig[b"i"] != self.newest or base64.b64encode(self.body_hash) != given:
                 return False
-            if len(include_headers) > _NAMES_MOST:
+            if len(include_headers) > _NAMES_MAX:
                 return False
             sig = {tag: value for tag, value in sig.items() if tag != b"bh"}
         return bool(super().verify_sig(sig, include_headers, sig_header, dnsfunc))
@@ -246,11 +246,11 @@ _SEALED = (*SIGNED, b"dkim-signature")
 
 def _read_fields(header: bytes, place: int | None) -> Fields:
     """Return all fields of a header. Raises Unsealable if it is too large."""
-    if place is None or len(header) > HEADER_MOST:
-        raise Unsealable(f"its header has over {HEADER_MOST} bytes")
+    if place is None or len(header) > HEADER_MAX:
+        raise Unsealable(f"its header has over {HEADER_MAX} bytes")
     fields = wire_fields(header, _Every())
-    if len(fields) > FIELDS_MOST:
-        raise Unsealable(f"its header has over {FIELDS_MOST} fields")
+    if len(fields) > FIELDS_MAX:
+        raise Unsealable(f"its header has over {FIELDS_MAX} fields")
     return fields
 
 
@@ -299,14 +299,14 @@ def _key_names(sets: Fields) -> list[bytes]:
 
 def _is_fit(name: bytes, record: bytes) -> bool:
     """Return whether a record is an RSA key of a usual size."""
-    if len(record) > _RECORD_MOST:
+    if len(record) > _RECORD_MAX:
         return False
     try:
         key, bits, kind, _ = dkim.evaluate_pk(name, record)
     except Exception:
         # dkimpy raises whatever the fault of a record leads to.
         return False
-    return bool(kind == b"rsa" and bits <= _BITS_MOST and 2 < key["publicExponent"] <= _EXPONENT_MOST)
+    return bool(kind == b"rsa" and bits <= _BITS_MAX and 2 < key["publicExponent"] <= _EXPONENT_MAX)
 
 
 def _without_none(results: bytes) -> bytes:

@@ -4,7 +4,7 @@
 
 Other processes make them (queue_remote.message.converter), with limits: one for small messages and one for large ones,
 each one message at a time. A form is a temporary file without a name, shared by all deliveries of the message, and
-closed with the last of them; all forms together take COPIES_MOST bytes at most. A form over that limit is a temporary
+closed with the last of them; all forms together take COPIES_MAX bytes at most. A form over that limit is a temporary
 failure. A message that exceeds the limits of time or memory is tried once more later, and then cannot be converted.
 """
 
@@ -23,19 +23,19 @@ from queue_remote.message.converter import most_written
 from queue_remote.message.file import Message
 from queue_wire.format_error import FormatError
 
-SIZE_MOST = 32 * 1024 * 1024
-COPIES_MOST = 256 * 1024 * 1024
+SIZE_MAX = 32 * 1024 * 1024
+COPIES_MAX = 256 * 1024 * 1024
 # Up to this size a message does not wait for larger ones.
 SMALL = 1024 * 1024
 # For one conversion. The worst message of 32 MB took 6 s and 150 MB when this was written; the rest is for slower
 # machines, and for very many fields or parts.
 CPU_SECONDS = 30
-MEMORY_MOST = 768 * 1024 * 1024
+MEMORY_MAX = 768 * 1024 * 1024
 # Real time, for disks and machines that hang.
-SECONDS_MOST = 600.0
+SECONDS_MAX = 600.0
 # A failed conversion is not tried again for this time, in which jobs for the message's other destinations follow.
 FAILED_SECONDS = 300.0
-FAILED_MOST = 1000
+FAILED_MAX = 1000
 # A message of this age was tried before, maybe by an earlier process.
 OLD_SECONDS = 86400.0
 
@@ -58,7 +58,7 @@ class _Form:
 
     def __init__(self) -> None:
         self.descriptor = -1
-        # Bytes counted towards COPIES_MOST.
+        # Bytes counted towards COPIES_MAX.
         self.reserved = 0
         self.users = 0
         self.wire_size = 0
@@ -82,8 +82,8 @@ class Conversions:
 
         Raises FormatError with the reason if it cannot be converted, Later, and OSError.
         """
-        if message.size > SIZE_MOST:
-            raise FormatError(f"it has {message.size} bytes, and only {SIZE_MOST} are worked on")
+        if message.size > SIZE_MAX:
+            raise FormatError(f"it has {message.size} bytes, and only {SIZE_MAX} are worked on")
         name = message.identity(), seven_bit, short_lines
         form = self._forms.get(name)
         if form is None:
@@ -141,7 +141,7 @@ class Conversions:
         process = self._processes[size > SMALL]
         async with process.free:
             most = most_written(size)
-            if self.bytes + most > COPIES_MOST:
+            if self.bytes + most > COPIES_MAX:
                 raise Later("too many converted messages are on their way")
             form.reserved = most
             self.bytes += most
@@ -163,7 +163,7 @@ class Conversions:
         """Return the failure of a message that exceeded the limits: temporary the first time, then permanent."""
         if name in self._excessive or time.time() - os.fstat(source).st_mtime > OLD_SECONDS:
             return FormatError(reason)
-        while len(self._excessive) >= FAILED_MOST:
+        while len(self._excessive) >= FAILED_MAX:
             del self._excessive[next(iter(self._excessive))]
         self._excessive[name] = None
         return Later(f"{reason}; it is tried once more")
@@ -171,7 +171,7 @@ class Conversions:
     def _fail(self, name: _Name, error: Exception) -> None:
         if isinstance(error, Later) and name not in self._excessive:
             return  # There may be space for it soon.
-        while len(self._failed) >= FAILED_MOST:
+        while len(self._failed) >= FAILED_MAX:
             del self._failed[next(iter(self._failed))]
         self._failed[name] = type(error)(*error.args), time.monotonic() + FAILED_SECONDS
 
@@ -187,14 +187,14 @@ class _Converter:
     async def convert(self, source: int, target: int, seven_bit: bool, short_lines: bool) -> tuple[int, int]:
         """Return the size of the result and its number of LFs. Raises FormatError, _Excess, OSError."""
         connection = self._start()
-        job = b"%d %d %d %d" % (seven_bit, short_lines, CPU_SECONDS, MEMORY_MOST)
+        job = b"%d %d %d %d" % (seven_bit, short_lines, CPU_SECONDS, MEMORY_MAX)
         try:
             socket.send_fds(connection, [job], [source, target])
-            async with asyncio.timeout(SECONDS_MOST):
+            async with asyncio.timeout(SECONDS_MAX):
                 answer = await _receive(connection)
         except TimeoutError as error:
             self.kill()
-            raise _Excess(f"it takes over {SECONDS_MOST:.0f} seconds") from error
+            raise _Excess(f"it takes over {SECONDS_MAX:.0f} seconds") from error
         except BaseException:
             self.kill()
             raise

@@ -24,7 +24,7 @@ from queue_wire.format_error import FormatError
 
 CHUNK = 65536
 _OUT_OF_MEMORY = 3
-_REASON_MOST = 1000
+_REASON_MAX = 1000
 # Signals from the kernel when memory is short, and from people. The limits that are set here do not send them.
 _FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
@@ -61,7 +61,7 @@ def _run(job: bytes, descriptors: list[int]) -> bytes:
     for descriptor in descriptors:
         os.close(descriptor)
     if child > 0:
-        answer = os.read(reading, 2 * _REASON_MOST)
+        answer = os.read(reading, 2 * _REASON_MAX)
         _, status = os.waitpid(child, 0)
         answer = answer or _exceeded(os.waitstatus_to_exitcode(status), *job.split()[2:])
     os.close(reading)
@@ -96,13 +96,13 @@ def _run_in_child(job: bytes, descriptors: list[int], writing: int) -> None:
         os.write(writing, b"K %d %d" % _convert(source, target, bool(seven_bit), bool(short_lines)))
         os._exit(0)
     except FormatError as error:
-        os.write(writing, b"F " + str(error).encode("utf-8", "backslashreplace")[:_REASON_MOST])
+        os.write(writing, b"F " + str(error).encode("utf-8", "backslashreplace")[:_REASON_MAX])
     except OSError as error:
         os.write(writing, b"E " + (error.strerror or type(error).__name__).encode())
     except MemoryError:
         os._exit(_OUT_OF_MEMORY)
     except BaseException as error:
-        os.write(writing, b"X " + f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace")[:_REASON_MOST])
+        os.write(writing, b"X " + f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace")[:_REASON_MAX])
     finally:
         os._exit(1)
 

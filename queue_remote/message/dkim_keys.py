@@ -28,9 +28,9 @@ from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import numbered_lines
 from queue_wire.format_error import FormatError, InLine, quoted
 
-BITS_LEAST = 1024
+BITS_MIN = 1024
 # A key of 16,384 bits has 13 kB.
-_FILE_MOST = 65536
+_FILE_MAX = 65536
 
 _DOMAIN = re.compile(rb"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 _SELECTOR = re.compile(rb"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
@@ -102,7 +102,7 @@ def read_key(home: Home, path: str, line: KeyLine) -> SigningKey:
     """Return the key of a line. Raises BadKey."""
     try:
         fault = find_fault(home, path)
-        data = read_file(path, _FILE_MOST) if fault is None else b""
+        data = read_file(path, _FILE_MAX) if fault is None else b""
     except (OSError, ValueError) as error:
         raise BadKey(reason(error) if isinstance(error, OSError) else str(error)) from error
     if fault is not None:
@@ -155,8 +155,8 @@ def load_key(data: bytes) -> tuple[bytes, Callable[[bytes], bytes]]:
         return b"ed25519-sha256", key.sign
     if not isinstance(key, rsa.RSAPrivateKey):
         raise BadKey("it is neither RSA nor Ed25519")
-    if key.key_size < BITS_LEAST:
-        raise BadKey(f"it has {key.key_size} bits, and RFC 8301 wants {BITS_LEAST} at least")
+    if key.key_size < BITS_MIN:
+        raise BadKey(f"it has {key.key_size} bits, and RFC 8301 wants {BITS_MIN} at least")
     hashed = utils.Prehashed(SHA256())
     return b"rsa-sha256", lambda digest: key.sign(digest, padding.PKCS1v15(), hashed)
 

@@ -20,7 +20,7 @@ from queue_remote.message.encoding import (
     wrap_base64,
     wrap_text,
 )
-from queue_remote.message.mime import DEPTH_MOST, SEALED, TEXT, MimePart, PartHeader, find_parts
+from queue_remote.message.mime import DEPTH_MAX, SEALED, TEXT, MimePart, PartHeader, find_parts
 from queue_wire.format_error import FormatError
 
 _FRAGMENTS = ("message/partial", "message/external-body")
@@ -59,7 +59,7 @@ class Downgrade:
             self._copy(part.start, part.end)
 
     def _convert_entity(self, header: PartHeader, part: MimePart) -> None:
-        if part.depth > DEPTH_MOST:
+        if part.depth > DEPTH_MAX:
             raise FormatError("it has too many parts")
         if self._short_lines:
             header.fold()

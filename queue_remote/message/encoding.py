@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 # The longest line in SMTP, in octets, without the line end (RFC 5321 section 4.5.3.1.6).
-LINE_MOST = 998
+LINE_MAX = 998
 # Bodies are encoded in pieces of about this size, so that no call takes long.
 PIECE = 65536
 _BASE64_LINE = 57
@@ -26,8 +26,8 @@ def has_long_lines(data: bytes) -> bool:
     """Return whether any line, the unfinished last one included, is longer than SMTP allows."""
     place = find_long_line(data)
     while place >= 0:
-        stop = data.find(b"\n", place + LINE_MOST)
-        if stop != place + LINE_MOST + 1 or data[stop - 1] != 0x0D:
+        stop = data.find(b"\n", place + LINE_MAX)
+        if stop != place + LINE_MAX + 1 or data[stop - 1] != 0x0D:
             return True
         # The extra byte is the CR of the line end.
         place = find_long_line(data, stop + 1)
@@ -35,14 +35,14 @@ def has_long_lines(data: bytes) -> bool:
 
 
 def find_long_line(data: bytes, start: int = 0) -> int:
-    """Return where the first line over LINE_MOST bytes begins, -1 if there is none; `start` is the beginning of a line.
+    """Return where the first line over LINE_MAX bytes begins, -1 if there is none; `start` is the beginning of a line.
 
     A CR before LF counts as part of the line here.
     """
     end = len(data)
-    while end - start > LINE_MOST:
+    while end - start > LINE_MAX:
         # All lines that end within so many bytes are short enough; so at most every second step is a small one.
-        newline = data.rfind(b"\n", start, start + LINE_MOST + 1)
+        newline = data.rfind(b"\n", start, start + LINE_MAX + 1)
         if newline < 0:
             return start
         start = newline + 1
@@ -104,14 +104,14 @@ def wrap_text(text: bytes) -> Iterator[bytes]:
     """Make text outside of all parts 7-bit, in lines that SMTP allows; 8-bit bytes become `?`."""
     for piece in _pieces(text):
         for line in _EIGHT_BIT.sub(b"?", piece).splitlines(keepends=True):
-            yield b"\n".join([line[at : at + LINE_MOST - 1] for at in range(0, len(line), LINE_MOST - 1)])
+            yield b"\n".join([line[at : at + LINE_MAX - 1] for at in range(0, len(line), LINE_MAX - 1)])
         if _is_cut(piece):
             yield b"\n"
 
 
 def _break(line: bytes) -> bytes:
     """Break a line of quoted-printable that is too long, between escapes."""
-    if len(line) <= LINE_MOST:
+    if len(line) <= LINE_MAX:
         return line
     end = b"\n" if line.endswith(b"\n") else b""
     return b"=\n".join(_BREAKABLE.findall(line)) + end

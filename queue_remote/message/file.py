@@ -10,7 +10,7 @@ from collections.abc import Callable
 # A usual message is one read, and thousands of deliveries at once fit in memory.
 CHUNK = 65536
 # Longer headers are not read whole. Postfix cuts headers at 100 kB.
-HEADER_MOST = 256 * 1024
+HEADER_MAX = 256 * 1024
 # Do not wait for the writer of a FIFO, and do not follow a symbolic link out of the queue.
 OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _HEADER_END = re.compile(rb"(?:\A|\n)\r?\n")
@@ -105,16 +105,16 @@ def find_body(data: bytes, start: int = 0) -> int | None:
 
 
 def read_header(message: Message) -> tuple[bytes, int | None]:
-    """Return the header and the offset of the body, None if the header is over HEADER_MOST and cut. Raises OSError."""
+    """Return the header and the offset of the body, None if the header is over HEADER_MAX and cut. Raises OSError."""
     data = b""
     body: int | None = None
-    while body is None and len(data) <= HEADER_MOST:
+    while body is None and len(data) <= HEADER_MAX:
         looked = len(data)
         chunk = message.read_at(CHUNK, looked)
         data += chunk
         body = find_body(data, looked)
         if body is None and not chunk:
             body = looked
-    if body is not None and body <= HEADER_MOST:
+    if body is not None and body <= HEADER_MAX:
         return data[:body], body
-    return data[:HEADER_MOST], None
+    return data[:HEADER_MAX], None

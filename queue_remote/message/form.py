@@ -11,7 +11,7 @@ Each form is sealed and signed by itself.
 from queue_base.errors import reason
 from queue_remote.config import ENCODE, FAIL
 from queue_remote.message.conversions import Later
-from queue_remote.message.encoding import LINE_MOST
+from queue_remote.message.encoding import LINE_MAX
 from queue_remote.message.file import Message
 from queue_remote.message.message_scan import Facts
 from queue_remote.report_text import Verdict, long_lines, no_message, not_converted, not_converted_now, not_shortened
@@ -62,7 +62,7 @@ class Forms:
         except OSError as error:
             raise Unsendable(TEMPORARY, no_message(reason(error))) from error
         if self._facts.long_lines and setup.config.long_lines == FAIL:
-            raise Unsendable(PERMANENT, long_lines(LINE_MOST))
+            raise Unsendable(PERMANENT, long_lines(LINE_MAX))
         if self._sealed:
             self._size += await setup.sealing.seal(self._message, self._message)
         if self._signed:

@@ -12,10 +12,10 @@ import asyncio
 import re
 from typing import NamedTuple
 
-from queue_remote.message.encoding import LINE_MOST, has_long_lines
+from queue_remote.message.encoding import LINE_MAX, has_long_lines
 from queue_remote.message.file import CHUNK, Message
 
-KEPT_MOST = 1000
+KEPT_MAX = 1000
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _Identity = tuple[int, ...]
@@ -64,8 +64,8 @@ class MessageScan:
             data = self._line + chunk
             start = data.rfind(b"\n") + 1
             self._line = data[start:]
-            # One byte more than LINE_MOST may be the CR of the line end.
-            self._long = len(self._line) > LINE_MOST + 1 or has_long_lines(data[:start])
+            # One byte more than LINE_MAX may be the CR of the line end.
+            self._long = len(self._line) > LINE_MAX + 1 or has_long_lines(data[:start])
 
     def facts(self) -> Facts:
         # On the wire the last line gets a line end.
@@ -110,7 +110,7 @@ class Scans:
         found = self._found.pop(name, None)
         if found is None or _has_failed(found):
             found = self._found[name] = asyncio.get_running_loop().create_task(_scan(message, self._lines))
-            while len(self._found) > KEPT_MOST:
+            while len(self._found) > KEPT_MAX:
                 del self._found[next(iter(self._found))]
             return await found
         self._found[name] = found

@@ -1,7 +1,7 @@
 """Parses the MIME structure of a message (RFC 2045, 2046, 2231): header fields, and parts between boundaries.
 
 Messages have LF line ends and may hold anything. The work is proportional to their bytes: all parts are found in one
-pass that knows the boundaries of all levels, Content-Type is parsed in one pass, and no value over VALUE_MOST is kept.
+pass that knows the boundaries of all levels, Content-Type is parsed in one pass, and no value over VALUE_MAX is kept.
 Fields that are not changed keep their bytes.
 
 Of Content-Type the type and the boundary are parsed, with comments, quoted strings, and values in pieces or percent
@@ -13,14 +13,14 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from queue_remote.message.encoding import LINE_MOST
+from queue_remote.message.encoding import LINE_MAX
 from queue_wire.format_error import FormatError
 
 # A header is in memory while it is converted. Postfix cuts headers at 100 kB.
-HEADER_MOST = 1024 * 1024
-DEPTH_MOST = 50
-PARTS_MOST = 10_000
-VALUE_MOST = 1024
+HEADER_MAX = 1024 * 1024
+DEPTH_MAX = 50
+PARTS_MAX = 10_000
+VALUE_MAX = 1024
 TEXT = "text/plain"
 MESSAGE = "message/rfc822"
 IDENTITIES = ("", "7bit", "8bit", "binary")
@@ -32,9 +32,9 @@ _FIELD = re.compile(
     rb"([!-9;-~\x80-\xff]++)[ \t]*+:[^\n]*+(?:\n[ \t][^\n]*+)*+(?:\n|\Z)|>?From [^\n]*+(?:\n|\Z)",
 )
 # Bytes of a line that are compared with boundaries: spaces may follow a boundary.
-_LOOKED_AT = 2 + VALUE_MOST + 2 + LINE_MOST
+_LOOKED_AT = 2 + VALUE_MAX + 2 + LINE_MAX
 # RFC 2231 section 3: pieces of one value.
-_PIECES_MOST = 100
+_PIECES_MAX = 100
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _COMMENT_PART = re.compile(rb"[^()\\]++|\\.|[()]|\\\Z", re.DOTALL)
 _WORD = re.compile(rb"[^ \t\r\n;(]++")
@@ -60,7 +60,7 @@ class PartHeader:
         while found := _FIELD.match(data, place, end):
             self.fields.append(((found[1] or b"").lower(), found[0]))
             place = found.end()
-            if place - start > HEADER_MOST:
+            if place - start > HEADER_MAX:
                 raise FormatError("its header is too long")
         self.separator = b"\n" if data[place : min(place + 1, end)] == b"\n" else b""
         self.body = place + len(self.separator)
@@ -214,10 +214,10 @@ class _Walk:
                 self._open[-1].children.append(part)
             self._open.append(part)
             self._count += 1
-            if self._count > PARTS_MOST:
+            if self._count > PARTS_MAX:
                 raise FormatError("it has too many parts")
             mime, body = self._read_header(start, default)
-            if depth > DEPTH_MOST or mime is None:
+            if depth > DEPTH_MAX or mime is None:
                 return body
             if not mime.is_message:
                 if mime.is_multipart and mime.boundary:
@@ -237,7 +237,7 @@ class _Walk:
                 return mime, place
             place = found.end()
             try:
-                if place - start > HEADER_MOST:
+                if place - start > HEADER_MAX:
                     return None, place
                 mime.take((found[1] or b"").lower(), found[0])
             except FormatError:
@@ -290,8 +290,8 @@ def _fold(line: bytes) -> bytes:
     stop = len(line) - line.endswith(b"\n")
     pieces: list[bytes] = []
     start = 0
-    while stop - start > LINE_MOST:
-        most = start + LINE_MOST
+    while stop - start > LINE_MAX:
+        most = start + LINE_MAX
         space = max(line.rfind(b" ", start + 1, most), line.rfind(b"\t", start + 1, most))
         if space < 0 or not line[start:space].strip():
             raise FormatError("a line of its header is too long, and has no space to break it at")
@@ -314,7 +314,7 @@ def unpack_content_type(value: bytes) -> ContentType:
     length = 0
     while word := _WORD.match(value, place):
         length += len(word[0])
-        if length > VALUE_MOST:
+        if length > VALUE_MAX:
             raise FormatError("it has a Content-Type that is too long")
         words.append(word[0])
         place = _skip(value, word.end())
@@ -325,7 +325,7 @@ def unpack_content_type(value: bytes) -> ContentType:
 def unpack_encoding(value: bytes) -> str:
     """Return the first word of a Content-Transfer-Encoding, in lower case; empty if there is none."""
     word = _WORD.match(value, _skip(value, 0))
-    return word[0][:VALUE_MOST].decode("ascii", "replace").lower() if word is not None else ""
+    return word[0][:VALUE_MAX].decode("ascii", "replace").lower() if word is not None else ""
 
 
 def _find_boundary(value: bytes, place: int) -> bytes:
@@ -348,15 +348,15 @@ def _find_boundary(value: bytes, place: int) -> bytes:
         quoted = _QUOTED.match(value, place)
         begin, end = quoted.span(1) if quoted is not None else (place, _end(_TO_SEMICOLON, value, place))
         place = _skip(value, quoted.end()) if quoted is not None else end
-        found = _BOUNDARY.fullmatch(name) if len(name) <= VALUE_MOST else None
+        found = _BOUNDARY.fullmatch(name) if len(name) <= VALUE_MAX else None
         if found is not None:
-            text = _take(value[begin : min(end, begin + 4 * VALUE_MOST)], quoted is not None)
+            text = _take(value[begin : min(end, begin + 4 * VALUE_MAX)], quoted is not None)
             number = int(found[1] or 0)
             if found[2]:
                 text = _decode(text, number == 0)
             if not found[1] and not found[2]:
                 plain = text if plain is None else plain
-            elif number < _PIECES_MOST:
+            elif number < _PIECES_MAX:
                 pieces.setdefault(number, text)
     boundary = plain
     if boundary is None:
@@ -366,7 +366,7 @@ def _find_boundary(value: bytes, place: int) -> bytes:
                 break
             boundary += pieces[number]
     boundary = boundary.rstrip()
-    if len(boundary) > VALUE_MOST:
+    if len(boundary) > VALUE_MAX:
         raise FormatError("it has a boundary that is too long")
     return boundary
 

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue_base.errors import complain, reason
 from queue_remote.message.arc_key import ArcKey
 from queue_remote.message.file import Message, find_body
-from queue_remote.message.signing import KEPT_MOST, KEPT_SECONDS, LOOKED_MOST
+from queue_remote.message.signing import KEPT_MAX, KEPT_SECONDS, LOOKED_MAX
 from queue_remote.route.router import Router
 from queue_remote.route.unroutable import Unroutable
 
@@ -28,7 +28,7 @@ LOOKUP_SECONDS = 15.0
 # Strangers can cause warnings: there is one in this time.
 QUIET_SECONDS = 60.0
 # Bytes of all TXT records at one name.
-_RECORD_MOST = 4096
+_RECORD_MAX = 4096
 # Apart from the threads that sign: chains of strangers do not keep our own signatures waiting.
 _THREADS = ThreadPoolExecutor(1, "sealing")
 _PROGRAM = "queue-remote"
@@ -59,8 +59,8 @@ class Sealing:
         """Put the set ahead of a message that was not read yet, if it is to be sealed; return its size on the wire."""
         try:
             # Its sending needs this read too.
-            head = message.first() if message is original else original.read_at(LOOKED_MOST, 0)
-            if original.size <= LOOKED_MOST and not self.needed(head):
+            head = message.first() if message is original else original.read_at(LOOKED_MAX, 0)
+            if original.size <= LOOKED_MAX and not self.needed(head):
                 return 0
             fields = await self._fields(message, original)
         except OSError as error:
@@ -84,7 +84,7 @@ class Sealing:
                 raise
             found = now, asyncio.get_running_loop().create_task(self._make(copy, stored))
         self._made[name] = found
-        while len(self._made) > KEPT_MOST:
+        while len(self._made) > KEPT_MAX:
             del self._made[next(iter(self._made))]
         return await asyncio.shield(found[1])
 
@@ -129,7 +129,7 @@ class Sealing:
             shown = error.verdict[1].decode("utf-8", "replace")
             raise LookupError(f"unable to look up a key of its ARC chain: {shown}") from error
         record = b"".join(answer.records[0].strings) if answer.records else b""
-        return record if len(record) <= _RECORD_MOST else b""
+        return record if len(record) <= _RECORD_MAX else b""
 
     def _warn(self, why: str) -> None:
         """Log why a message has no seal; what follows within a minute is only counted."""

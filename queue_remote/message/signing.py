@@ -18,17 +18,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 from queue_base.errors import reason
 from queue_remote.message.dkim_keys import BadKey, Keyring, SigningKey
-from queue_remote.message.file import HEADER_MOST, Message, find_body, read_header
+from queue_remote.message.file import HEADER_MAX, Message, find_body, read_header
 from queue_remote.report_text import Verdict, header_too_long, no_message, not_signed
 from queue_wire.pipes.report import PERMANENT, TEMPORARY
 
 # Up to this size the event loop reads the header itself, which costs less than a thread.
-LOOKED_MOST = 8192
+LOOKED_MAX = 8192
 # Signatures in the cache, and the seconds that they stay there: they contain the time of signing.
-KEPT_MOST = 1000
+KEPT_MAX = 1000
 KEPT_SECONDS = 300.0
 # Bytes of a From field that are looked at: the first mailbox is within them, or the message has no author.
-AUTHOR_MOST = 4096
+AUTHOR_MAX = 4096
 # cryptography and hashlib release the GIL; more threads than processors would not help.
 _THREADS = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "signing")
 
@@ -83,7 +83,7 @@ class Signing:
 
     async def _find_author(self, message: Message) -> bytes:
         """Return the domain of a message's author, empty if it has none. Raises OSError."""
-        if message.size > LOOKED_MOST:
+        if message.size > LOOKED_MAX:
             return await self._find_in_thread(message)
         # Its sending needs this read too.
         head = message.first()
@@ -96,7 +96,7 @@ class Signing:
         if found is None or _has_failed(found):
             found = asyncio.get_running_loop().run_in_executor(_THREADS, _read_author, message)
         self._authors[name] = found
-        while len(self._authors) > KEPT_MOST:
+        while len(self._authors) > KEPT_MAX:
             del self._authors[next(iter(self._authors))]
         return await asyncio.shield(found)
 
@@ -110,7 +110,7 @@ class Signing:
             making = asyncio.get_running_loop().run_in_executor(_THREADS, _make_fields, message, keys)
             found = now, making
         self._made[name] = found
-        while len(self._made) > KEPT_MOST:
+        while len(self._made) > KEPT_MAX:
             del self._made[next(iter(self._made))]
         return await asyncio.shield(found[1])
 
@@ -123,7 +123,7 @@ def _make_fields(message: Message, keys: list[SigningKey]) -> bytes:
     try:
         return make_fields(message, keys)
     except HeaderTooLong as error:
-        raise Unsigned(PERMANENT, header_too_long(HEADER_MOST)) from error
+        raise Unsigned(PERMANENT, header_too_long(HEADER_MAX)) from error
 
 
 def _read_author(message: Message) -> bytes:
@@ -132,13 +132,13 @@ def _read_author(message: Message) -> bytes:
 
 
 def find_author(header: bytes) -> bytes:
-    """Return the domain of a header's author; empty if the first AUTHOR_MOST bytes of its From field have none."""
+    """Return the domain of a header's author; empty if the first AUTHOR_MAX bytes of its From field have none."""
     found = _FROM.search(header)
     if found is None:
         return b""
-    value = header[found.end() : found.end() + AUTHOR_MOST]
+    value = header[found.end() : found.end() + AUTHOR_MAX]
     end = _FIELD_END.search(value)
-    return author_domain(value if end is None else value[: end.start()], end is None and len(value) == AUTHOR_MOST)
+    return author_domain(value if end is None else value[: end.start()], end is None and len(value) == AUTHOR_MAX)
 
 
 def author_domain(value: bytes, cut: bool = False) -> bytes:

@@ -7,7 +7,7 @@ from queue_remote.message.file import OPEN_FLAGS
 from queue_remote.message.message_scan import MessageScan
 from queue_smtp.dotstuff import normalize, stuff
 
-SMALL_MOST = 65536
+SMALL_MAX = 65536
 
 
 class SmallMessage:
@@ -33,15 +33,15 @@ class SmallMessage:
 
 
 def read_small(path: str) -> SmallMessage | None:
-    """Return a message of up to SMALL_MOST bytes, None if it has more. Raises OSError, also if it is not a file."""
+    """Return a message of up to SMALL_MAX bytes, None if it has more. Raises OSError, also if it is not a file."""
     descriptor = os.open(path, OPEN_FLAGS)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise OSError("not a regular file")
-        if found.st_size > SMALL_MOST:
+        if found.st_size > SMALL_MAX:
             return None
-        stored = os.read(descriptor, SMALL_MOST)
+        stored = os.read(descriptor, SMALL_MAX)
         return SmallMessage(stored) if len(stored) == found.st_size else None
     finally:
         os.close(descriptor)

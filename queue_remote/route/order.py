@@ -13,9 +13,9 @@ from typing import NamedTuple
 # No further hosts are looked up once there are this many addresses to try.
 ADDRESSES_ENOUGH = 8
 # Addresses of one host and family, so that the next host is tried too.
-HOST_ADDRESSES_MOST = 4
+HOST_ADDRESSES_MAX = 4
 # Addresses that one delivery tries; the others wait for the next attempt.
-TARGETS_MOST = 20
+TARGETS_MAX = 20
 
 
 class Target(NamedTuple):
@@ -59,5 +59,5 @@ def interleave(hosts: Sequence[Sequence[Target]], shuffled: bool = False) -> lis
         for six in sorted({":" in target.address for target in host}):
             family = [target for target in host if (":" in target.address) is six]
             random.shuffle(family)
-            families.setdefault(six, []).extend(family[:HOST_ADDRESSES_MOST])
+            families.setdefault(six, []).extend(family[:HOST_ADDRESSES_MAX])
     return [target for target in chain.from_iterable(zip_longest(*families.values())) if target is not None]

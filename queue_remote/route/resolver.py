@@ -14,7 +14,7 @@ from queue_wire.control.smtproutes import Relay
 from queue_wire.pipes.report import MESSAGE_SCOPE, PERMANENT, TEMPORARY
 
 # Mail exchangers of one domain that are tried, so that a hostile zone cannot keep a delivery busy for days.
-EXCHANGERS_MOST = 16
+EXCHANGERS_MAX = 16
 
 
 class Exchangers(NamedTuple):

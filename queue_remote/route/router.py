@@ -11,8 +11,8 @@ import os
 from typing import NamedTuple
 
 from queue_base.dns_lookups import RESOLV_CONF
-from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MOST, Target, interleave
-from queue_remote.route.resolver import EXCHANGERS_MOST, Resolver
+from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MAX, Target, interleave
+from queue_remote.route.resolver import EXCHANGERS_MAX, Resolver
 from queue_remote.route.this_host import ThisHost
 from queue_remote.route.unroutable import (
     Unroutable,
@@ -136,7 +136,7 @@ class Router:
             secure = False
         else:
             secure = await self._find_exchangers(search)
-        return Route(search.targets[:TARGETS_MOST], relays is not None, secure, search.reasons)
+        return Route(search.targets[:TARGETS_MAX], relays is not None, secure, search.reasons)
 
     async def _find_local(self, search: _RouteSearch, recipient: bytes) -> Route:
         servers = find_local_route(self._local_routes, recipient)
@@ -145,7 +145,7 @@ class Router:
             raise Unroutable(TEMPORARY, no_local_route(recipient), MESSAGE_SCOPE)
         search.say(b"localroutes", servers.name.decode("ascii"))
         await self._find_relays(search, servers)
-        return Route(search.targets[:TARGETS_MOST], True, False, search.reasons)
+        return Route(search.targets[:TARGETS_MAX], True, False, search.reasons)
 
     async def _find_relays(self, search: _RouteSearch, relays: Relays) -> bool:
         for group in relays.groups:
@@ -200,11 +200,11 @@ class Router:
             search.say(b"MX", f"none for {shown(domain).decode()}: its own addresses count")
         asked: list[bytes] = []
         for preference, names in exchangers.groups:
-            if search.full() or len(asked) >= EXCHANGERS_MOST:
+            if search.full() or len(asked) >= EXCHANGERS_MAX:
                 enough = f"{len(search.targets)} addresses of {len(asked)} hosts are enough"
                 search.say(b"MX %d" % preference, f"not looked up: {enough}")
                 break
-            few = names[: EXCHANGERS_MOST - len(asked)]
+            few = names[: EXCHANGERS_MAX - len(asked)]
             try:
                 self._refuse_own_name(names)
                 found = [await self._exchanger_targets(search, preference, name, exchangers.secure) for name in few]

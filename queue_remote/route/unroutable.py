@@ -6,7 +6,7 @@ Names come from outside and may hold any bytes. A byte that is not printable is 
 from queue_remote.report_text import Verdict
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, TEMPORARY
 
-NAME_MOST = 255
+NAME_MAX = 255
 
 
 class Unroutable(Exception):
@@ -30,7 +30,7 @@ class Unroutable(Exception):
 
 def shown(name: bytes) -> bytes:
     """Return a name in printable characters, without spaces."""
-    return bytes(byte if 33 <= byte <= 126 else 0x3F for byte in name[:NAME_MOST])
+    return bytes(byte if 33 <= byte <= 126 else 0x3F for byte in name[:NAME_MAX])
 
 
 def name_trouble(question: bytes, why: str) -> bytes:

@@ -33,14 +33,14 @@ from queue_smtp.dotstuff import DotStuffer
 
 ENVELOPE_TIMEOUTS = 3
 # Bytes of a message that a connection takes before others have their turn: a fast server takes all of it at once.
-TURN_MOST = 256 * 1024
+TURN_MAX = 256 * 1024
 # Transactions that a connection takes at once: one whose reply is outstanding, one whose envelope was sent behind it,
 # and one that waits, so that its envelope can be sent in one write with the second one's message.
-CARRIED_MOST = 3
+CARRIED_MAX = 3
 # A server that answers the final dot within these seconds is given transactions while others are under way.
 PROMPT_SECONDS = 0.005
 # Bytes a second, as Postfix's smtp_min_data_rate: a server that takes a little now and then holds no delivery for days.
-RATE_LEAST = 500
+RATE_MIN = 500
 
 # Names of their own, because Python 3.11 is slow to look up a member of an Enum, and each reply needs several.
 _READY, _MESSAGE, _END, _QUIT = ClientState.READY, ClientState.MESSAGE, ClientState.END, ClientState.QUIT
@@ -72,7 +72,7 @@ class Sending:
 
     def limit(self, timeout: float) -> float:
         """Return the time (of time.monotonic) by which the server must have taken the bytes so far."""
-        return self._begun + timeout + self.sent / RATE_LEAST
+        return self._begun + timeout + self.sent / RATE_MIN
 
 
 class Connection:
@@ -124,7 +124,7 @@ class Connection:
         count = len(self._carried)
         return (
             self._prompt
-            and 0 < count < CARRIED_MOST
+            and 0 < count < CARRIED_MAX
             and isinstance(self._carried[0].content, bytes)
             and self.client.state not in ENDED
             and self.client.transactions + count - self._begun < transactions_most
@@ -381,10 +381,10 @@ class Connection:
             self._transport.write(wire)
 
     def _send_message(self) -> None:
-        """Send as much of the message as the connection takes now, and no more than TURN_MOST."""
+        """Send as much of the message as the connection takes now, and no more than TURN_MAX."""
         assert self._sending is not None
         client, clock, sending = self.client, self._clock, self._sending
-        most = sending.sent + TURN_MOST
+        most = sending.sent + TURN_MAX
         while not self._paused and client.state is _MESSAGE and self._transport is not None:
             if self._transport.is_closing():
                 return  # It discards what is written, until connection_lost is called.

@@ -21,7 +21,7 @@ from queue_wire.pipes.job import ReversedHost
 
 # Seconds for each reply at most. RFC 5321 section 4.5.3.2 wants no more than ten minutes, and the host cannot ask once
 # more before a run that has lost it is over.
-TIMEOUT_MOST = 600.0
+TIMEOUT_MAX = 600.0
 
 
 class ReversedHosts:
@@ -68,7 +68,7 @@ class ReversedHosts:
         if descriptor is None:
             raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
         client = SmtpClient(Session(host.address, name))
-        new = functools.partial(Connection, client, min(timeout, TIMEOUT_MOST), None)
+        new = functools.partial(Connection, client, min(timeout, TIMEOUT_MAX), None)
         make = cast("Callable[[], asyncio.Protocol]", new)
         try:
             given = socket.socket(fileno=descriptor)

@@ -20,7 +20,7 @@ CA, OWN = 2, 3
 WHOLE, KEY = 0, 1
 FULL, SHA256, SHA512 = 0, 1, 2
 # Certificates of a chain that are looked at. The server's own is the first, its CAs follow.
-CHAIN_MOST = 20
+CHAIN_MAX = 20
 # Records that texts name.
 _SHOWN = 3
 _DIGEST_BYTES = {SHA256: 32, SHA512: 64}
@@ -83,7 +83,7 @@ def objection(chain: list[bytes], records: list[Tlsa], names: list[bytes]) -> st
     if not chain:
         return "no certificate"
     # OpenSSL accepts hundreds of certificates, and a zone may have as many records.
-    chain = chain[:CHAIN_MOST]
+    chain = chain[:CHAIN_MAX]
     try:
         if _matches(chain[0], [record for record in records if record.usage == OWN]):
             return None

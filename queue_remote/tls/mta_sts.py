@@ -24,14 +24,14 @@ from queue_remote.tls.contexts import Contexts
 from queue_wire.format_error import FormatError, quoted
 
 # Section 3.2: about a year.
-MAX_AGE_MOST = 31557600
+MAX_AGE_MAX = 31557600
 # Section 3.3: larger policies may be refused.
-POLICY_MOST = 65536
+POLICY_MAX = 65536
 # Policies in the cache, and the bytes of their patterns in all, so that a hostile sender cannot fill the memory.
-KEPT_MOST = 10000
-KEPT_BYTES_MOST = 8 * 1024 * 1024
+KEPT_MAX = 10000
+KEPT_BYTES_MAX = 8 * 1024 * 1024
 # Concurrent fetches; each has a descriptor.
-FETCHES_MOST = 100
+FETCHES_MAX = 100
 # Section 3.3: after a failure a policy is not fetched again for this time, unless its id changes.
 FAILURE_SECONDS = 300.0
 # A policy that is older than this, or than half of its max_age, is fetched again.
@@ -129,7 +129,7 @@ def unpack_policy(text: bytes) -> StsPolicy:
     if not patterns and mode is not Mode.NONE:
         raise FormatError("no mx")
     names = frozenset(pattern.lower().removesuffix(b".") for pattern in patterns)
-    return StsPolicy(mode, min(int(age), MAX_AGE_MOST), tuple(patterns), names)
+    return StsPolicy(mode, min(int(age), MAX_AGE_MAX), tuple(patterns), names)
 
 
 class NoPolicy(Exception):
@@ -166,7 +166,7 @@ class StsCache:
         # Failures: the id, the reason, and until when the policy is not fetched again.
         self._failed: dict[bytes, tuple[bytes, str, float]] = {}
         self._fetching: dict[bytes, asyncio.Task[None]] = {}
-        self._free = asyncio.Semaphore(FETCHES_MOST)
+        self._free = asyncio.Semaphore(FETCHES_MAX)
 
     async def find(self, resolver: Resolver, contexts: Contexts, domain: bytes) -> StsFound:
         """Return the current policy of a domain (ASCII, lower case). Does not raise."""
@@ -232,7 +232,7 @@ class StsCache:
                 text = await self._fetch(host.decode("ascii"), found_at, contexts.https())
             policy = unpack_policy(text)
         except (NoPolicy, FormatError, OSError) as error:
-            while len(self._failed) >= KEPT_MOST:
+            while len(self._failed) >= KEPT_MAX:
                 del self._failed[next(iter(self._failed))]
             self._failed[domain] = found, str(error), boot_seconds() + FAILURE_SECONDS
             return
@@ -245,7 +245,7 @@ class StsCache:
             self._bytes -= _size(self._kept.pop(domain))
         self._kept[domain] = kept
         self._bytes += _size(kept)
-        while len(self._kept) > KEPT_MOST or self._bytes > KEPT_BYTES_MOST:
+        while len(self._kept) > KEPT_MAX or self._bytes > KEPT_BYTES_MAX:
             self._bytes -= _size(self._kept.pop(next(iter(self._kept))))
 
 
@@ -312,6 +312,6 @@ async def _body(host: str, response: Any) -> bytes:
     body = b""
     async for data in response.aiter_raw():
         body += data
-        if len(body) > POLICY_MOST:
-            raise NoPolicy(f"{host} has more than {POLICY_MOST} bytes at {PATH}")
+        if len(body) > POLICY_MAX:
+            raise NoPolicy(f"{host} has more than {POLICY_MAX} bytes at {PATH}")
     return body

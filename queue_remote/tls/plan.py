@@ -11,7 +11,7 @@ from queue_smtp.client import Tls
 PROGRAM = "queue-remote"
 # The same complaint is logged once in this time.
 REPEAT_SECONDS = 3600.0
-_COMPLAINTS_MOST = 1000
+_COMPLAINTS_MAX = 1000
 
 
 class Complaints:
@@ -26,7 +26,7 @@ class Complaints:
         now = time.monotonic()
         if now - self._made.pop(text, -REPEAT_SECONDS) < REPEAT_SECONDS:
             return
-        while len(self._made) >= _COMPLAINTS_MOST:
+        while len(self._made) >= _COMPLAINTS_MAX:
             del self._made[next(iter(self._made))]
         self._made[text] = now
         self._put(text)

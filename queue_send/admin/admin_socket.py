@@ -20,7 +20,7 @@ from queue_send.log import Log
 from queue_send.loop import Shutdown
 from queue_wire.admin.socket import (
     QUERIES,
-    REQUEST_MOST,
+    REQUEST_MAX,
     REREAD,
     SETTINGS,
     Response,
@@ -30,7 +30,7 @@ from queue_wire.admin.socket import (
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
 
-CLIENTS_MOST = 8  # At once; more wait until one has gone.
+CLIENTS_MAX = 8  # At once; more wait until one has gone.
 IDLE = 30.0
 _LEAVING = b"queue-send is about to end; try again"
 
@@ -43,7 +43,7 @@ class _AdminConnection:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self.reader = NetstringReader(REQUEST_MOST)
+        self.reader = NetstringReader(REQUEST_MAX)
         self.out = OutPipe(connection.fileno())
         self.working = False
         self.unread = False
@@ -110,7 +110,7 @@ class AdminSocket:
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Wait for clients, requests, room for replies, and idle connections."""
-        if self._listener is not None and len(self._clients) < CLIENTS_MOST:
+        if self._listener is not None and len(self._clients) < CLIENTS_MAX:
             poll.register(self._listener, select.POLLIN)
         if not self._clients:
             return 3600.0
@@ -128,7 +128,7 @@ class AdminSocket:
         """One turn: new clients, one request of each, replies."""
         if self._shutdown.begun:
             self._stop_listening()
-        if self._listener is not None and self._listener.fileno() in ready and len(self._clients) < CLIENTS_MOST:
+        if self._listener is not None and self._listener.fileno() in ready and len(self._clients) < CLIENTS_MAX:
             self._accept()
         self._orders.give_up(now)
         if not self._clients:
@@ -166,7 +166,7 @@ class AdminSocket:
 
     def _serve(self, client: _AdminConnection, now: float) -> None:
         if not client.unread:
-            client.reader.feed(read_available(client.connection.fileno(), REQUEST_MOST) or b"")
+            client.reader.feed(read_available(client.connection.fileno(), REQUEST_MAX) or b"")
             client.since = time.monotonic()
             client.unread = True
         try:

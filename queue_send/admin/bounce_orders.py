@@ -1,6 +1,6 @@
 """Carries out bounce orders: fails the recipients that are left of a message, or some; the usual bounce follows.
 
-RECIPIENTS_MOST recipients at a time: the log has a delivery that fails at once for each; then the disk thread appends
+RECIPIENTS_MAX recipients at a time: the log has a delivery that fails at once for each; then the disk thread appends
 their failures to bounce/, syncs them, and marks the recipients done. Their files are read once, piece by piece. If the
 order names recipients, and others are left, the message goes on with those afterwards.
 """
@@ -24,7 +24,7 @@ from queue_wire.pipes.report import PERMANENT
 
 # RFC 3463 has no code for this. X.0.0 is for failures of which only the class is known.
 ASKED = b"The administrator has asked for this message to be returned. (#5.0.0)\n"
-RECIPIENTS_MOST = 200
+RECIPIENTS_MAX = 200
 _CHANNELS = ("local", "remote")
 
 
@@ -111,7 +111,7 @@ class BounceOrders:
                 self._stays(message, error)
                 return
             self._read, self._at, self._due = self._chosen(kind, piece.recipients), piece.next, piece.due
-        found, self._read = self._read[:RECIPIENTS_MOST], self._read[RECIPIENTS_MOST:]
+        found, self._read = self._read[:RECIPIENTS_MAX], self._read[RECIPIENTS_MAX:]
         if found:
             self._fail(message, kind, found)
         else:

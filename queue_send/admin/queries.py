@@ -30,11 +30,11 @@ from queue_wire.control.destinationlimits import choose_nexthop
 from queue_wire.format_error import FormatError
 
 PAGE = 200  # Destinations in one reply, some 60 bytes each.
-CAUSES_MOST = 200  # Causes in one reply.
+CAUSES_MAX = 200  # Causes in one reply.
 LETTERS = {b"L": "local", b"R": "remote"}
 _STATES = {State.PARKED: cause.CORRUPT, State.HELD: cause.HELD, State.UNCLASSIFIED: cause.UNCLASSIFIED}
 RELAYS = 1 << 40  # The index of the first relay, behind all destinations.
-NUMBER_MOST = 10**18 - 1  # The largest number in a fact. No time is later.
+NUMBER_MAX = 10**18 - 1  # The largest number in a fact. No time is later.
 
 
 class Queries:
@@ -106,7 +106,7 @@ class Queries:
         selected = select_messages(names[:1], lambda message: marks.birth_of(layout, message))
         if not selected.messages:
             return Response(0, selected.notes)
-        found = self._causes(selected.messages[0], names[1:], now)[:CAUSES_MOST]
+        found = self._causes(selected.messages[0], names[1:], now)[:CAUSES_MAX]
         to_disk = self._clock.to_disk
         shown = [each._replace(time=each.time and to_disk(each.time)) for each in found]
         return Response(0, [Note(NEWS, pack_cause(each)) for each in shown])
@@ -355,4 +355,4 @@ class Explainer:
 
 
 def _time(seconds: float) -> int:
-    return min(max(0, ceil(seconds)), NUMBER_MOST)
+    return min(max(0, ceil(seconds)), NUMBER_MAX)

@@ -40,12 +40,12 @@ GRACE = 7200  # Seconds. Twice the time in which a message gets its last attempt
 LINES = 5  # Messages that one round names.
 DAY = 86400.0
 QUIET_FIRST = 60.0  # Seconds until the next round with alerts, at first and at most.
-QUIET_MOST = 3600.0
+QUIET_MAX = 3600.0
 PIECE = 50  # Destinations of one step,
 QUEUE_PIECE = 500  # messages in memory of one step,
 HEAP_PIECE = 2000  # entries of the heap of one step.
 LOOKS = 20  # Messages of one step whose files are read,
-LOOKS_MOST = 1000  # and of the heap in one round, before those of its last piece.
+LOOKS_MAX = 1000  # and of the heap in one round, before those of its last piece.
 
 
 Key = tuple[str, int, int]  # Channel, message, birth in seconds.
@@ -155,7 +155,7 @@ class AlertLimit:
         """End a round; return how many more messages are overdue."""
         if self._others:
             self._quiet_until = now + self._quiet
-            self._quiet = min(self._quiet * 2, QUIET_MOST)
+            self._quiet = min(self._quiet * 2, QUIET_MAX)
         else:
             self._quiet = QUIET_FIRST
         return self._others
@@ -304,7 +304,7 @@ class OverdueSearch:
                     self._report(message, dates, self._explainer.due(dates.due, stopped), now)
                 if looks % LOOKS == 0:
                     yield
-            if looks > LOOKS_MOST and self._alerts.lines:
+            if looks > LOOKS_MAX and self._alerts.lines:
                 return  # The next round goes on here.
             yield
         self._from = 0

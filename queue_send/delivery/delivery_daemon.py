@@ -18,7 +18,7 @@ from queue_wire.pipes.job import REREAD
 from queue_wire.pipes.report import Report
 
 _REREAD = pack_netstring(REREAD)
-UNWRITTEN_MOST = 1 << 20  # Bytes of jobs that the daemon has not read; if there are more, it is given no job.
+UNWRITTEN_MAX = 1 << 20  # Bytes of jobs that the daemon has not read; if there are more, it is given no job.
 
 
 class DeliveryDaemon:
@@ -79,13 +79,13 @@ class DeliveryDaemon:
         capacity = self.capacity or 0
         if self._kept or self.lent:
             capacity -= max(min(self._kept, capacity // 2), len(self.lent))
-        return len(self.in_flight) >= capacity or self._jobs.unwritten >= UNWRITTEN_MOST
+        return len(self.in_flight) >= capacity or self._jobs.unwritten >= UNWRITTEN_MAX
 
     @property
     def full_of_lent(self) -> bool:
         """Whether it takes no more jobs of the local channel now, or has not greeted."""
         jobs = len(self.in_flight) + len(self.lent)
-        return jobs >= (self.capacity or 0) or self._jobs.unwritten >= UNWRITTEN_MOST
+        return jobs >= (self.capacity or 0) or self._jobs.unwritten >= UNWRITTEN_MAX
 
     def keep_places(self, jobs: int) -> None:
         """Leave places for jobs of the local channel."""

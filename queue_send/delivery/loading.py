@@ -1,6 +1,6 @@
 """Loading of messages: reads the files of a message that is due, and makes the scheduler's entries of its recipients.
 
-At most RECIPIENTS_MOST recipients of one message are in memory, a slice. When they have their verdicts the next slice
+At most RECIPIENTS_MAX recipients of one message are in memory, a slice. When they have their verdicts the next slice
 is read, from the offset where this one ended: the length of local/B/I and remote/B/I never changes, nor does the offset
 of a record, since only its T becomes D. So all slices together read the file once. A message with more than AT_ONCE
 recipients is loaded in small steps between other work, so that it does not delay others.
@@ -18,7 +18,7 @@ from queue_send.scheduler.model import Attempt, Entry, Recipient
 from queue_send.scheduler.nexthop import Grouping, NexthopChoices, group_recipients
 from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Notice
 
-RECIPIENTS_MOST = 1000  # Recipients of one message in memory.
+RECIPIENTS_MAX = 1000  # Recipients of one message in memory.
 # Recipients that are grouped in one step. The route of a domain chosen by an attacker takes up to 140 microseconds.
 AT_ONCE = 20
 ENTRIES_AT_ONCE = 25  # Entries that are added in one step. Each may be a new destination.
@@ -144,12 +144,12 @@ class Loader:
         grouping = Grouping(self._kind, attempt.sender, self._choices)
         at: int | None = self._start_of_slice(attempt)
         count = 0
-        while at is not None and count < RECIPIENTS_MOST and not attempt.withdrawn:
+        while at is not None and count < RECIPIENTS_MAX and not attempt.withdrawn:
             piece = first or self._store.recipients(attempt.message, self._kind, at)
             first, found, at = None, piece.recipients, piece.next
-            if len(found) > RECIPIENTS_MOST - count:
-                at = found[RECIPIENTS_MOST - count][0]
-                found = found[: RECIPIENTS_MOST - count]
+            if len(found) > RECIPIENTS_MAX - count:
+                at = found[RECIPIENTS_MAX - count][0]
+                found = found[: RECIPIENTS_MAX - count]
             count += len(found)
             found = _without(found, tried, attempt)
             yield _NO_ENTRIES

@@ -5,12 +5,12 @@ chosen ones have it, too, if they are deferred again. So a partial flush is an a
 deferred, and after which the file gets the next attempt that it had.
 
 The backlog has an extra entry for each of these messages, due at once, with the next attempt that the file has. A
-message that is due by its file anyway is tried whole. At most FLUSHED_MOST messages of a channel wait so.
+message that is due by its file anyway is tried whole. At most FLUSHED_MAX messages of a channel wait so.
 """
 
 from queue_wire.admin.returning import RecipientSelector
 
-FLUSHED_MOST = 20_000  # Messages, some 200 bytes each.
+FLUSHED_MAX = 20_000  # Messages, some 200 bytes each.
 
 
 class PartialFlush:
@@ -40,7 +40,7 @@ class PartialFlushes:
     @property
     def full(self) -> bool:
         """Whether no more messages may be added."""
-        return len(self._flushes) >= FLUSHED_MOST
+        return len(self._flushes) >= FLUSHED_MAX
 
     def is_trying(self, message: int) -> bool:
         """Return whether some recipients of a message are being tried, and the others are not."""

@@ -22,7 +22,7 @@ from queue_send.clock import Clock
 from queue_send.events import Events, MayEnd
 from queue_send.log import Log
 from queue_wire.files.last_result import (
-    FILE_LEAST,
+    FILE_MIN,
     HEADER_SIZE,
     pack_header,
     pack_result,
@@ -30,7 +30,7 @@ from queue_wire.files.last_result import (
     whole_records,
 )
 
-PENDING_MOST = 4_000_000  # Bytes of texts and of what else a record takes, of those that wait. More are lost.
+PENDING_MAX = 4_000_000  # Bytes of texts and of what else a record takes, of those that wait. More are lost.
 RECORD_BYTES = 200
 RECORDS_AT_ONCE = 500  # One piece of work of the disk thread ends with the message that has this one.
 NO_TEXT = b"The report of the delivery made no sense."
@@ -73,7 +73,7 @@ class ResultWriter:
         self, message: int, channel: str, nexthop: bytes, recipients: list[tuple[int, bytes]], now: float
     ) -> None:
         """Add the deferrals of a report, as (offset, text) of each recipient; `write` has them written."""
-        if self._size < PENDING_MOST:
+        if self._size < PENDING_MAX:
             size = sum([len(text) for _, text in recipients]) + RECORD_BYTES * len(recipients)
             when = self._clock.to_disk(int(now))
             self._pending.setdefault(message, []).append(_Deferred(channel, nexthop, when, recipients, size))
@@ -153,7 +153,7 @@ def append_results(layout: Layout, message: int, data: bytes) -> None:
             size = 0
         if not size:
             data = header + data
-        elif size + len(data) > FILE_LEAST:
+        elif size + len(data) > FILE_MIN:
             size = _shorten(handle, header, size, size_limit(_envelope(layout, message)) - len(data))
         _append(handle, data, size)
     except OSError as error:

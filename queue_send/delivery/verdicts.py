@@ -6,7 +6,7 @@ synced in one commit by the disk thread, and only then are their recipients mark
 the scheduler. If that fails, the recipients are not failed, and are tried again.
 
 Recipients that expire without an attempt may be hundreds of thousands at once: a turn takes EXPIRED_A_TURN of them, and
-none while WRITTEN_MOST failures wait for the disk, or the log is full.
+none while WRITTEN_MAX failures wait for the disk, or the log is full.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ from queue_wire.pipes.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, R
 MANGLED = b""
 TOO_LONG = b"I'm not going to try again; this message has been in the queue too long.\n"
 EXPIRED_A_TURN = 200  # Recipients; one takes some 10 microseconds.
-WRITTEN_MOST = 1000  # Failures.
+WRITTEN_MAX = 1000  # Failures.
 NOT_TRIED = b"The destination could not be tried: it is unreachable, or its limits allow no delivery. (#4.4.7)\n"
 
 
@@ -118,7 +118,7 @@ class Verdicts:
     @property
     def may_expire(self) -> bool:
         """Whether `expire_some` has something to do."""
-        return bool(self._expired) and self._writing < WRITTEN_MOST and not self._log.full
+        return bool(self._expired) and self._writing < WRITTEN_MAX and not self._log.full
 
     def expire_some(self) -> None:
         """Fail some of the entries for which `expire` was called."""

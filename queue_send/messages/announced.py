@@ -54,10 +54,10 @@ from queue_wire.pipes.notice import (
 )
 
 # The limit of announced messages that wait for their start is the number of messages that were started recently, at
-# most UNSTARTED_MOST. If fewer than BRISK were started recently, it is UNSTARTED_FIRST. With a higher limit, messages
+# most UNSTARTED_MAX. If fewer than BRISK were started recently, it is UNSTARTED_FIRST. With a higher limit, messages
 # would wait for longer than classifyafter.
 UNSTARTED_FIRST = 300
-UNSTARTED_MOST = 4000
+UNSTARTED_MAX = 4000
 BRISK = 50  # If so many were started recently, and the limit is reached, new messages are left in todo/.
 WARMING_UP = 0.1  # Seconds after the first start of a run. Before that, the number of starts is not yet typical.
 BROKEN_SECONDS = 60.0  # Seconds for which mail is classified after a mark could not be written; then one is tried.
@@ -182,7 +182,7 @@ class Pace:
             self._began = now
         if not self.brisk:
             return UNSTARTED_FIRST
-        return min(UNSTARTED_MOST, max(self._before, self._count))
+        return min(UNSTARTED_MAX, max(self._before, self._count))
 
 
 class Announced:

@@ -13,7 +13,7 @@ from queue_base.durable import Commit, write_all
 from queue_base.queue.layout import FILE_MODE, Layout
 from queue_wire.failures import END, FailureReader, pack_failure, whole_length
 
-BOUNCE_MOST = 128 * 1024 * 1024  # Bytes of bounce/I: over 60,000 failures of the longest addresses and texts.
+BOUNCE_MAX = 128 * 1024 * 1024  # Bytes of bounce/I: over 60,000 failures of the longest addresses and texts.
 BOUNCE_PIECE = 16 * 1024  # Bytes of it that are read at a time.
 
 
@@ -61,7 +61,7 @@ def append_failures(layout: Layout, failures: list[FailedRecipient]) -> None:
 def read_failures(layout: Layout, message: int) -> Generator[None, None, Iterator[tuple[bytes, bytes]] | None]:
     """Return the (recipient, text) pairs of bounce/I, None if there are none; yield between its pieces.
 
-    EFBIG for a file of more than BOUNCE_MOST bytes.
+    EFBIG for a file of more than BOUNCE_MAX bytes.
     """
     reader = FailureReader()
     path = layout.bounce(message)
@@ -71,7 +71,7 @@ def read_failures(layout: Layout, message: int) -> Generator[None, None, Iterato
     except FileNotFoundError:
         return None
     try:
-        if os.fstat(handle).st_size > BOUNCE_MOST:
+        if os.fstat(handle).st_size > BOUNCE_MAX:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
         while data := os.read(handle, BOUNCE_PIECE):
             reader.feed(data)

@@ -1,8 +1,8 @@
 """The envelopes of new messages, as the full notices of queue-todo gave them, so that their files need not be read.
 
 An envelope is kept until its message has ended or is deferred, or a recipient has failed, or an order is about to
-change its files. From then on the files are read, as those of every other message. At most KEPT_MOST envelopes of
-about BYTES_MOST bytes are kept; those of more messages are read from their files, too.
+change its files. From then on the files are read, as those of every other message. At most KEPT_MAX envelopes of
+about BYTES_MAX bytes are kept; those of more messages are read from their files, too.
 """
 
 from collections.abc import Collection
@@ -10,8 +10,8 @@ from collections.abc import Collection
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived
 
-KEPT_MOST = 20_000
-BYTES_MOST = 20_000_000
+KEPT_MAX = 20_000
+BYTES_MAX = 20_000_000
 # What an envelope and a recipient need in memory besides the addresses.
 ENVELOPE_BYTES = 1200
 RECIPIENT_BYTES = 150
@@ -54,13 +54,13 @@ class Envelopes:
 
     def __init__(self) -> None:
         self._kept: dict[int, KeptEnvelope] = {}
-        self._room = BYTES_MOST
+        self._room = BYTES_MAX
         self.get = self._kept.get
 
     def keep(self, notice: Arrived, due: int) -> None:
         """Keep the envelope of a new message, if there is room."""
         self.forget(notice.message)
-        if self._room > 0 and len(self._kept) < KEPT_MOST:
+        if self._room > 0 and len(self._kept) < KEPT_MAX:
             envelope = self._kept[notice.message] = KeptEnvelope(notice, due)
             self._room -= envelope.length
 

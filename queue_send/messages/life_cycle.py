@@ -62,8 +62,8 @@ from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import TODO, Removal
 from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Classified, ClassifyAnswer, ClassifyDeferral, Notice
 
-DEFERRALS_MOST = 10_000  # Messages that could not be classified of which the reason is known.
-BIRTH_AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
+DEFERRALS_MAX = 10_000  # Messages that could not be classified of which the reason is known.
+BIRTH_AHEAD_MAX = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
 
 class State(Enum):
@@ -263,7 +263,7 @@ class Messages:
         """Note why a message could not be classified."""
         self.deferrals.pop(deferral.message, None)
         self.deferrals[deferral.message] = deferral
-        if len(self.deferrals) > DEFERRALS_MOST:
+        if len(self.deferrals) > DEFERRALS_MAX:
             del self.deferrals[next(iter(self.deferrals))]
 
     def _arrive_announced(self, notice: Arrived, now: float) -> None:
@@ -439,7 +439,7 @@ class Messages:
         if due <= now:
             return due
         birth = self._clock.from_disk(disk_birth)
-        if birth > now + BIRTH_AHEAD_MOST:
+        if birth > now + BIRTH_AHEAD_MAX:
             due = max(now, due - (birth - now))
         return within_lifetime(due, now, birth + self._config.current.longest)
 

@@ -17,7 +17,7 @@ from queue_wire.files.last_result import LastResult
 from queue_wire.files.recipients import DONE_MARK, unpack_piece
 from queue_wire.format_error import FormatError
 
-HEADER_MOST = 65536  # Bytes of a message in which its header is looked for.
+HEADER_MAX = 65536  # Bytes of a message in which its header is looked for.
 PIECE = 16 * 1024  # Bytes of local/B/I or remote/B/I that are read at a time; the shortest records have 2.
 _SECOND = 1_000_000_000  # Nanoseconds.
 T = TypeVar("T")
@@ -270,13 +270,13 @@ class Store:
         return read_results(self.layout, message, birth, most)
 
     def header(self, message: int) -> bytes:
-        """Return the message's header, without the empty line, cut at HEADER_MOST; empty if the message is gone."""
+        """Return the message's header, without the empty line, cut at HEADER_MAX; empty if the message is gone."""
         try:
             handle = os.open(self.layout.mess(message), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return b""
         try:
-            data = os.read(handle, HEADER_MOST)
+            data = os.read(handle, HEADER_MAX)
         finally:
             os.close(handle)
         # Clients that end their lines with CRLF end their header so, too.

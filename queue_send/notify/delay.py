@@ -4,7 +4,7 @@ The sender of a message that is still queued gets one notice at each age in cont
 at a deferral, with an attempt or without one. The time of the last notice is the mtime of mess/B/I. It is set as soon
 as queue-enqueue has queued the notice; a crash between the two repeats the notice. A notice that cannot be sent is
 dropped, and the next deferral tries again, so that nothing is kept for waiting messages. For messages in flight the
-texts of their deferrals are kept, at most TEXTS_MOST bytes in all.
+texts of their deferrals are kept, at most TEXTS_MAX bytes in all.
 
 No notice is sent for bounces (sender `<>` or `#@[]`), nor for held or parked messages.
 
@@ -39,15 +39,15 @@ from queue_wire.failures import clean_text
 from queue_wire.files.last_result import LastResult, short_reason
 
 AT_ONCE = 1  # Processes. Notices must not slow down mail and bounces.
-WAITING_MOST = 1000  # Messages. A later deferral of the others tries again.
-TEXTS_MOST = 4_000_000  # Bytes of texts,
+WAITING_MAX = 1000  # Messages. A later deferral of the others tries again.
+TEXTS_MAX = 4_000_000  # Bytes of texts,
 TEXTS_OF_ONE = 600_000  # and of texts of one message. Its notice would hold little more.
 # Of last/B/I: bytes that are read from its end, and records that are looked at in one step. Of one recipient: reasons
 # of earlier attempts, and bytes of each.
-RESULTS_MOST = 256 << 10
+RESULTS_MAX = 256 << 10
 RESULTS_AT_ONCE = 50
-EARLIER_MOST = 3
-EARLIER_REASON_MOST = 200
+EARLIER_MAX = 3
+EARLIER_REASON_MAX = 200
 LAST_DATE = 253402300799  # The end of the year 9999.
 _CHANNELS = ("local", "remote")
 
@@ -117,13 +117,13 @@ def _with_reasons(address: bytes, text: bytes, results: list[LastResult]) -> tup
         text = results.pop().text
     known = {short_reason(clean_text(text))}
     lines: list[bytes] = []
-    while results and len(lines) < EARLIER_MOST:
+    while results and len(lines) < EARLIER_MAX:
         result = results.pop()
         why = short_reason(result.text)
         if why not in known:
             known.add(why)
             place = b", " + result.nexthop if result.channel == "remote" else b""
-            shown = why[:EARLIER_REASON_MOST].strip()
+            shown = why[:EARLIER_REASON_MAX].strip()
             date = formatdate(min(result.when, LAST_DATE)).encode()
             lines.append(b"Before, on %s%s: %s\n" % (date, place, shown))
     return address, text, b"".join(lines)
@@ -156,7 +156,7 @@ class DelayNotifier(Notifier):
         # Of messages in flight: by recipient, the text of its deferral.
         self._texts: dict[int, dict[bytes, bytes]] = {}
         self._sizes: dict[int, int] = {}  # Bytes of the texts of each message.
-        self._room = TEXTS_MOST
+        self._room = TEXTS_MAX
         # When the notice of a message was composed.
         self._composed: dict[int, int] = {}
         # The time of the last notice of messages whose mess/B/I could not be changed.
@@ -176,7 +176,7 @@ class DelayNotifier(Notifier):
 
     def deferred(self, attempt: Attempt, now: float) -> None:
         """A message waits for its next attempt: has a notice injected if one is due."""
-        if len(self._tasks) < WAITING_MOST and now >= self._rest_until and self._wanted(attempt, now):
+        if len(self._tasks) < WAITING_MAX and now >= self._rest_until and self._wanted(attempt, now):
             self._accept(attempt.message)
         if not self.holds(attempt.message):
             self.forget(attempt.message)
@@ -232,7 +232,7 @@ class DelayNotifier(Notifier):
         if first is None or not self._store.may_be_tried(message) or not self._is_due(message, since, int(now)):
             del self._tasks[message]
             return None
-        for number, result in enumerate(self._store.results(message, RESULTS_MOST)):
+        for number, result in enumerate(self._store.results(message, RESULTS_MAX)):
             earlier.setdefault((result.channel, result.offset), []).append(result)
             if number % RESULTS_AT_ONCE == 0:
                 yield

@@ -14,11 +14,11 @@ from queue_wire.control.destinationlimits import LimitLines, Nexthop, choose_nex
 from queue_wire.control.localroutes import find_local_route
 from queue_wire.control.smtproutes import Routes
 
-KEPT_MOST = 5000
+KEPT_MAX = 5000
 
 
 class NexthopChoices:
-    """Chooses nexthops by one reading of the control files; remembers those of the last KEPT_MOST domains."""
+    """Chooses nexthops by one reading of the control files; remembers those of the last KEPT_MAX domains."""
 
     __slots__ = ("_kept", "_lines", "_local_routes", "_on_demand", "_prepends", "_routes")
 
@@ -48,7 +48,7 @@ class NexthopChoices:
             else:
                 found = choose_nexthop(self._routes, self._lines, domain)
             self._kept[domain] = found
-            if len(self._kept) > KEPT_MOST:
+            if len(self._kept) > KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
         return found
 

@@ -14,7 +14,7 @@ from queue_send.scheduler.message_set import MessageSet
 
 NEVER = (1 << 63) - 1  # The end for a message that also has a next attempt in the backlog.
 BLOCK = 500
-_LEFT_OVER_MOST = 1000  # Keys that one call passes over because their messages are not in the queue any more.
+_LEFT_OVER_MAX = 1000  # Keys that one call passes over because their messages are not in the queue any more.
 
 
 class _Block:
@@ -53,7 +53,7 @@ class Overflow:
         """Return up to `most` messages, the oldest first."""
         found: dict[int, None] = {}
         for block in self._blocks:
-            for key in block.keys[block.at : block.at + most + _LEFT_OVER_MOST]:
+            for key in block.keys[block.at : block.at + most + _LEFT_OVER_MAX]:
                 if len(found) >= most:
                     return list(found)
                 if key in self._members:
@@ -81,7 +81,7 @@ class Overflow:
         Behind very many keys that are left over it returns such a message: the caller finds that it is not to be tried.
         """
         message = None
-        for _ in range(_LEFT_OVER_MOST):
+        for _ in range(_LEFT_OVER_MAX):
             if not self._members.count:
                 self._clear()
                 return None

@@ -26,7 +26,7 @@ LONG = 15.0  # Seconds. A destination is slow if its jobs take longer.
 BRIEF = 0.5  # Seconds. A destination is prompt if its jobs take less.
 SPARE = 2 / 5  # The part of the places that a slow job must leave free.
 LEAST = 1 / 8  # The part of the places that slow jobs may always take.
-KNOWN_MOST = 20_000  # Destinations whose pace is known, about 200 bytes each.
+KNOWN_MAX = 20_000  # Destinations whose pace is known, about 200 bytes each.
 FLOOR = 9  # After so many jobs of the first class comes one of a lower class.
 SKIPPED_AT_ONCE = 500  # Destinations without a place that one call examines.
 
@@ -178,7 +178,7 @@ class RoundRobin:
         seconds = max(0.0, now - entry.started)
         before = self._seconds.pop(entry.nexthop, seconds)
         self._seconds[entry.nexthop] = (3.0 * before + seconds) / 4.0
-        if len(self._seconds) > KNOWN_MOST:
+        if len(self._seconds) > KNOWN_MAX:
             del self._seconds[next(iter(self._seconds))]
 
     def forget(self, nexthop: bytes) -> None:

@@ -53,11 +53,11 @@ from queue_send.scheduler.model import (
 )
 from queue_send.scheduler.round_robin import RoundRobin
 
-TRIED_MOST = 200_000  # Recipients remembered as tried, about 70 bytes each. The others may be tried too soon.
-SUSPENDED_MOST = 100_000  # Suspended messages remembered, 8 bytes each. The others wait for their next attempt.
-QUEUED_AHEAD_MOST = 1000  # Entries in the queue of a destination that has no room, to save their second load.
+TRIED_MAX = 200_000  # Recipients remembered as tried, about 70 bytes each. The others may be tried too soon.
+SUSPENDED_MAX = 100_000  # Suspended messages remembered, 8 bytes each. The others wait for their next attempt.
+QUEUED_AHEAD_MAX = 1000  # Entries in the queue of a destination that has no room, to save their second load.
 LAST_WAIT = 3600.0  # Seconds after its lifetime in which a queued message gets its last attempt; else it fails.
-DESTINATIONS_MOST = 5000  # With more, new mail for further destinations waits for its load in order of arrival.
+DESTINATIONS_MAX = 5000  # With more, new mail for further destinations waits for its load in order of arrival.
 # Messages of the overflows of dead destinations that are loaded, to be deferred, each SUSPEND_PAUSE seconds. One takes
 # some 20 microseconds, so this takes at most two percent of a processor.
 OVERFLOW_SUSPENDED = 20
@@ -157,7 +157,7 @@ class Scheduler:
         """
         self.waiting.add(message)
         known = self.destinations
-        if nexthop is None or (nexthop not in known and len(known) >= DESTINATIONS_MOST):
+        if nexthop is None or (nexthop not in known and len(known) >= DESTINATIONS_MAX):
             self.admission.add_new(message)
             return
         destination = self._destination(nexthop)
@@ -379,7 +379,7 @@ class Scheduler:
         return None
 
     def _keep_tried(self, attempt: Attempt) -> None:
-        if attempt.placed and self._tried_count < TRIED_MOST:
+        if attempt.placed and self._tried_count < TRIED_MAX:
             tried = self._tried.setdefault(attempt.message, set())
             self._tried_count -= len(tried)
             tried.update(attempt.placed)
@@ -462,7 +462,7 @@ class Scheduler:
         until this one has room.
         """
         queued, loaded = len(destination.queue), len(self.attempts)
-        few = queued < QUEUED_AHEAD_MOST and loaded <= self.settings.active // 2
+        few = queued < QUEUED_AHEAD_MAX and loaded <= self.settings.active // 2
         return few and not destination.overflow_of(rank)
 
     def _load_overflow(self, destination: Destination) -> None:
@@ -778,7 +778,7 @@ class Scheduler:
         destination.suspended_count += count
         attempt.deferred += count
         # Over the limit the oldest suspended message of the destination is forgotten, or this one if it has none.
-        if self._suspended_count < SUSPENDED_MOST or self._take_suspended(destination) is not None:
+        if self._suspended_count < SUSPENDED_MAX or self._take_suspended(destination) is not None:
             destination.suspended.put(attempt.message)
             self._suspended_count += 1
 

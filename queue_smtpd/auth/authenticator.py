@@ -24,7 +24,7 @@ from queue_wire.logline import alert
 
 THREADS = 8
 # Passwords that wait for a thread, or are in one.
-PENDING_MOST = 100
+PENDING_MAX = 100
 _WITHOUT_VERIFIERS = (b"PLAIN", b"LOGIN")
 
 Found = TypeVar("Found")
@@ -82,7 +82,7 @@ class Authenticator:
         return await self._run(lambda: self._verifier(user))
 
     async def _run(self, work: Callable[[], Found]) -> Found | None:
-        if self._pending >= PENDING_MOST:
+        if self._pending >= PENDING_MAX:
             return None
         self._pending += 1
         try:

@@ -18,7 +18,7 @@ from queue_smtp.auth_server import ROUNDS, digest_of, knows_password
 from queue_wire.control.smtpdusers import Proof, SharedSecret, UserPasswords, Verifier, unpack_users
 from queue_wire.format_error import FormatError, wrong_in
 
-FILE_MOST = 64 << 20
+FILE_MAX = 64 << 20
 _ADVICE = {
     errno.EACCES: f"; chgrp {SMTPD_ACCOUNT} and chmod 640 allow it",
     errno.ELOOP: "; it is a link, and must be the file itself",
@@ -82,9 +82,9 @@ class PasswordFile:
                 return False
             self._seen = None
             self._check(found)
-            data = file.read(FILE_MOST + 1)
-        if len(data) > FILE_MOST:
-            raise Temporary(f"unable to use {self._path}: it has more than {FILE_MOST} bytes")
+            data = file.read(FILE_MAX + 1)
+        if len(data) > FILE_MAX:
+            raise Temporary(f"unable to use {self._path}: it has more than {FILE_MAX} bytes")
         try:
             self._take(unpack_users(data), data)
         except FormatError as error:

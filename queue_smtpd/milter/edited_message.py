@@ -16,12 +16,12 @@ from queue_smtpd.milter.message_spool import MessageSpool
 from queue_smtpd.milter.milter_client import HeaderEdit
 
 # More of a message is not searched for the end of its header; the server takes no larger ones.
-HEADER_MOST = (1 << 20) + 4096
+HEADER_MAX = (1 << 20) + 4096
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:")
 _ONCE = (
     b"from", b"sender", b"reply-to", b"to", b"cc", b"message-id", b"in-reply-to", b"references", b"subject", b"date",
 )  # fmt: skip
-_LINE_MOST = 998
+_LINE_MAX = 998
 
 
 # Lines, or fields, of a step.
@@ -101,8 +101,8 @@ def find_header_fault(header: ParsedHeader, size: int, smtputf8: bool) -> Steps[
 
 def _has_long_line(field: bytes) -> bool:
     at = 0
-    while len(field) - at > _LINE_MOST:
-        end = field.rfind(b"\n", at, at + _LINE_MOST + 1)
+    while len(field) - at > _LINE_MAX:
+        end = field.rfind(b"\n", at, at + _LINE_MAX + 1)
         if end < 0:
             return True
         at = end + 1

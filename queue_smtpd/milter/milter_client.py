@@ -24,14 +24,14 @@ from queue_wire.format_error import FormatError, quoted
 
 VERSION = 6
 # Nothing longer is asked for, and no milter of libmilter sends more.
-PACKET_MOST = 65536 + 64
-BODY_MOST = 65535
+PACKET_MAX = 65536 + 64
+BODY_MAX = 65535
 # Of one message. Text of new bodies is counted alone.
-EDITS_MOST = 5000
-EDIT_BYTES_MOST = 4 << 20
-NEW_BODY_MOST = 256 << 20
-_REPLY_LINES_MOST = 20
-_REPLY_LINE_MOST = 400
+EDITS_MAX = 5000
+EDIT_BYTES_MAX = 4 << 20
+NEW_BODY_MAX = 256 << 20
+_REPLY_LINES_MAX = 20
+_REPLY_LINE_MAX = 400
 
 # Actions that it may take (SMFIF_*): add and change headers, replace the body, add and remove recipients, quarantine,
 # change the sender, and recipients with parameters.
@@ -225,8 +225,8 @@ class MilterClient:
         return not self._steps & NO_BODY and self.answer.kind is not AnswerKind.SKIP
 
     def body(self, data: bytes) -> None:
-        """Send the next piece of the body, with CRLF line ends, at most BODY_MOST bytes."""
-        assert len(data) <= BODY_MOST
+        """Send the next piece of the body, with CRLF line ends, at most BODY_MAX bytes."""
+        assert len(data) <= BODY_MAX
         self._ask(b"B", data)
 
     def end_message(self, macros: Mapping[bytes, bytes]) -> None:
@@ -275,8 +275,8 @@ class MilterClient:
         self._buffer += data
         while len(self._buffer) >= 4:
             (size,) = struct.unpack_from(">I", self._buffer)
-            if not 0 < size <= PACKET_MOST:
-                raise FormatError(f"a packet of {size} bytes, limit {PACKET_MOST}")
+            if not 0 < size <= PACKET_MAX:
+                raise FormatError(f"a packet of {size} bytes, limit {PACKET_MAX}")
             if len(self._buffer) < 4 + size:
                 return
             packet = bytes(self._buffer[4 : 4 + size])
@@ -337,15 +337,15 @@ class MilterClient:
             raise FormatError(f"a change that was not negotiated: {quoted(kind)}")
         if kind == b"b":
             self._body_bytes += len(data) + 100
-            if self._body_bytes > NEW_BODY_MOST:
-                raise FormatError(f"a new body over {NEW_BODY_MOST} bytes")
+            if self._body_bytes > NEW_BODY_MAX:
+                raise FormatError(f"a new body over {NEW_BODY_MAX} bytes")
             self._body.append(data)
             self.replaces_body = True
             return
         self._edit_bytes += len(data) + 100
         self._edit_count += 1
-        if self._edit_bytes > EDIT_BYTES_MOST or self._edit_count > EDITS_MOST:
-            raise FormatError(f"too many changes: over {EDITS_MOST}, or {EDIT_BYTES_MOST} bytes")
+        if self._edit_bytes > EDIT_BYTES_MAX or self._edit_count > EDITS_MAX:
+            raise FormatError(f"too many changes: over {EDITS_MAX}, or {EDIT_BYTES_MAX} bytes")
         if kind in (b"h", b"i", b"m"):
             self._edits.append(self._header_edit(kind, data))
             return
@@ -387,12 +387,12 @@ def unpack_reply(data: bytes) -> ServerReply:
     """
     code = status = b""
     texts = []
-    for line in data.rstrip(b"\0").replace(b"\r", b"").split(b"\n")[:_REPLY_LINES_MOST]:
+    for line in data.rstrip(b"\0").replace(b"\r", b"").split(b"\n")[:_REPLY_LINES_MAX]:
         match = _REPLY.fullmatch(line)
         if match is None or (code and match[1] != code):
             raise FormatError(f"not a reply: {quoted(data)}")
         code, status = match[1], status or match[2] or b""
-        text = (match[3] or b"").replace(b"%%", b"%")[:_REPLY_LINE_MOST]
+        text = (match[3] or b"").replace(b"%%", b"%")[:_REPLY_LINE_MAX]
         texts.append(bytes(byte if 32 <= byte < 127 else 63 for byte in text))
     if status[:1] != code[:1]:
         status = code[:1] + b".7.1"

@@ -15,7 +15,7 @@ from queue_wire.control.milters import MilterLine
 from queue_wire.format_error import FormatError
 from queue_wire.logline import alert
 
-_READ_MOST = 65536
+_READ_MAX = 65536
 # A milter may ask for more time again and again, but a client waits ten minutes for the end of its message.
 LONGEST = 560.0
 # Seconds between two alerts about one milter.
@@ -123,7 +123,7 @@ class MilterLink:
         assert reader is not None
         while client.waits:
             progress = client.progress
-            data = await reader.read(_READ_MOST)
+            data = await reader.read(_READ_MAX)
             if not data:
                 raise MilterTrouble("it has closed the connection")
             client.feed(data)

@@ -17,7 +17,7 @@ from queue_base.errors import reason
 from queue_smtp.path import pack_path, unpack_path
 from queue_smtp.server_replies import MESSAGE_REFUSED, QUEUE_UNAVAILABLE, ServerReply
 from queue_smtpd.milter.edited_message import (
-    HEADER_MOST,
+    HEADER_MAX,
     EditedMessage,
     Found,
     Steps,
@@ -29,7 +29,7 @@ from queue_smtpd.milter.edited_message import (
 from queue_smtpd.milter.message_spool import MessageSpool, SpoolMemory
 from queue_smtpd.milter.milter_client import (
     GO_ON,
-    NEW_BODY_MOST,
+    NEW_BODY_MAX,
     UNAVAILABLE,
     AnswerKind,
     Edit,
@@ -43,11 +43,11 @@ from queue_smtpd.milter.milter_link import MilterAlerts, MilterLink, MilterTroub
 from queue_smtpd.sessions import session_log
 from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_wire.control.milters import ACCEPT, HOLD, REFUSE, FilterSetup, MilterLine
-from queue_wire.files.envelope import ADDRESS_MOST
+from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
 
 # Of recipients, with those that milters add.
-RECIPIENTS_MOST = 5000
+RECIPIENTS_MAX = 5000
 # Seconds of work on one message before it is the turn of others.
 TURN_SECONDS = 0.005
 
@@ -258,7 +258,7 @@ class SessionFilter:
             if spool is None or spool.failed:
                 self._fail_spool("" if spool is None else spool.why)
                 return verdict._replace(reply=QUEUE_UNAVAILABLE)
-            header = await _in_turns(parse_header(spool.head(HEADER_MOST)))
+            header = await _in_turns(parse_header(spool.head(HEADER_MAX)))
             message = self._message = EditedMessage(self._received, header, spool)
         except OSError as error:
             self._fail_spool(reason(error))
@@ -289,7 +289,7 @@ class SessionFilter:
 
     async def _ask_one(self, each: _AskedMilter, message: EditedMessage, verdict: FilterVerdict) -> FilterVerdict:
         """Give the message to a milter, and make its changes."""
-        body = _NewBody(MessageSpool(self._memory, NEW_BODY_MOST))
+        body = _NewBody(MessageSpool(self._memory, NEW_BODY_MAX))
         kept = False
         try:
             answer, edits = await self._pass_message(each, message, body)
@@ -522,7 +522,7 @@ def _unpack_address(path: bytes) -> bytes:
         address, rest = unpack_path(text if text.startswith(b"<") else b"<" + text + b">")
     except FormatError as error:
         raise MilterTrouble(f"not an address: {error}") from error
-    if rest.strip() or len(address) > ADDRESS_MOST:
+    if rest.strip() or len(address) > ADDRESS_MAX:
         raise MilterTrouble("not an address: it is too long, or something follows it")
     return address
 
@@ -539,7 +539,7 @@ def _change_envelope(
             address = _unpack_address(edit.path)
             if not edit.adds:
                 recipients = [each for each in recipients if each.lower() != address.lower()]
-            elif not address or len(recipients) >= RECIPIENTS_MOST:
+            elif not address or len(recipients) >= RECIPIENTS_MAX:
                 raise MilterTrouble("no recipient, or too many of them")
             elif address not in recipients:
                 recipients.append(address)

@@ -18,7 +18,7 @@ from queue_wire.control.places import ListeningPlace
 
 BACKLOG = 1024
 _FIRST = 3
-_DESCRIPTORS_MOST = 100
+_DESCRIPTORS_MAX = 100
 
 
 class ListeningSocket(NamedTuple):
@@ -33,7 +33,7 @@ def given_sockets(environment: Mapping[str, str], listeners: list[Listener]) -> 
     number = environment.get("LISTEN_FDS", "")
     if not number or environment.get("LISTEN_PID", str(os.getpid())) != str(os.getpid()):
         return []
-    if not number.isdigit() or int(number) > _DESCRIPTORS_MOST:
+    if not number.isdigit() or int(number) > _DESCRIPTORS_MAX:
         raise Permanent(f"unable to use LISTEN_FDS: not a number of descriptors: {number}")
     found = []
     for descriptor in range(_FIRST, _FIRST + int(number)):

@@ -30,7 +30,7 @@ from queue_smtp import server_replies as replies
 from queue_smtp.proxy_header import ProxiedConnection
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.config import SmtpdConfig, read_config, session_setup
-from queue_smtpd.intake_links import LINKS_MOST, IntakeLinks
+from queue_smtpd.intake_links import LINKS_MAX, IntakeLinks
 from queue_smtpd.milter.session_filter import FilterPlace
 from queue_smtpd.processes.listening import BACKLOG, ListeningSocket, stop_listening
 from queue_smtpd.processes.log_writer import LogWriter
@@ -56,7 +56,7 @@ STOP_SECONDS = 60.0
 # Seconds between readings of the certificates.
 REREAD_SECONDS = 60.0
 # Descriptors for everything but connections.
-_OTHERS = LINKS_MOST + 50
+_OTHERS = LINKS_MAX + 50
 
 
 class Numbering(NamedTuple):

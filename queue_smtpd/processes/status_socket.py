@@ -1,6 +1,6 @@
 """The socket on which a process tells root and the queue's owner what it is doing (queue_wire.admin.smtpd_status).
 
-Nobody who asks can stall the daemon: an answer is made and sent in slices, there are at most ASKERS_MOST at once, and
+Nobody who asks can stall the daemon: an answer is made and sent in slices, there are at most ASKERS_MAX at once, and
 each has ANSWER_SECONDS. Without the socket the daemon goes on.
 """
 
@@ -18,7 +18,7 @@ from queue_base.home import Home
 from queue_smtpd.smtp_connection import OpenConnections, SmtpConnection
 from queue_wire.admin.smtpd_status import COUNTERS, SESSIONS, STATES, ProcessStatus, pack_status
 
-ASKERS_MOST = 4
+ASKERS_MAX = 4
 ANSWER_SECONDS = 10.0
 # Sessions that are packed in one turn of the loop: about 2 ms.
 SLICE = 200
@@ -59,7 +59,7 @@ class StatusSocket:
         return False
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._askers >= ASKERS_MOST or not self._may_ask(writer.get_extra_info("socket")):
+        if self._askers >= ASKERS_MAX or not self._may_ask(writer.get_extra_info("socket")):
             writer.transport.abort()
             return
         self._askers += 1

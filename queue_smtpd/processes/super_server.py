@@ -14,7 +14,7 @@ from typing import NamedTuple
 from queue_smtpd.sessions.client_facts import ClientFacts, plain_address
 from queue_wire.format_error import FormatError, quoted
 
-_DIGITS_MOST = 18
+_DIGITS_MAX = 18
 
 
 class Endpoint(NamedTuple):
@@ -63,6 +63,6 @@ def _number(environment: Mapping[bytes, bytes], name: bytes) -> int | None:
     text = environment.get(name)
     if text is None:
         return None
-    if not text.isdigit() or len(text) > _DIGITS_MOST:
+    if not text.isdigit() or len(text) > _DIGITS_MAX:
         raise FormatError(f"{name.decode()} is not a number: {quoted(text)}")
     return int(text)

@@ -6,21 +6,21 @@
 
 A field is forged if it names one of our authserv-ids: nobody but this host may write them, and the message comes from
 elsewhere. The case does not count. The id may stand behind comments, on a folded line, in quotes, with a version behind
-it. A field is also removed if its first FIELD_MOST bytes, or PARTS_MOST words, have no semicolon, or an encoded word is
+it. A field is also removed if its first FIELD_MAX bytes, or PARTS_MAX words, have no semicolon, or an encoded word is
 in front of it, since nobody can say whose it is. All other bytes go on as they are, so signatures of other fields are
 not broken. The header ends at the first empty line. Where a listener takes bare CRs, a field is looked at in both ways
 in which readers take one: as a space, and as a line end.
 
-A piece costs time in proportion to its length, and at most FIELD_MOST bytes are kept back.
+A piece costs time in proportion to its length, and at most FIELD_MAX bytes are kept back.
 """
 
 import re
 from collections.abc import Set
 
 # Of a field, in which its authserv-id must be.
-FIELD_MOST = 4096
+FIELD_MAX = 4096
 # Of a field up to its first semicolon: words, spaces, brackets. Each costs time.
-PARTS_MOST = 200
+PARTS_MAX = 200
 _NAME = b"authentication-results"
 _LF = 10
 # What a line of the header begins with that matters: the end of it, or one of these fields. Old mail has spaces before
@@ -50,7 +50,7 @@ def authserv_ids(value: bytes) -> frozenset[bytes] | None:
     quoted = False
     for steps, match in enumerate(_PARTS.finditer(value), 1):
         part = match[0]
-        if steps > PARTS_MOST:
+        if steps > PARTS_MAX:
             return None
         if depth:
             depth += (part == b"(") - (part == b")")
@@ -136,10 +136,10 @@ class ForgedResults:
                 break
             # The last byte of the match may end the field.
             end = _FIELD_END.search(text, match.end() - 1)
-            if end is None and len(text) - begin < FIELD_MOST:
+            if end is None and len(text) - begin < FIELD_MAX:
                 self._held, self._before = text[begin:], text[begin - 1 : begin]
                 break
-            most = begin + FIELD_MOST
+            most = begin + FIELD_MAX
             stop = len(text) if end is None else end.end()
             cut = _FIELD_END_OR_CR.search(text, match.end() - 1, min(stop, most)) if self._bare else None
             if cut is not None and self._is_forged(text[begin : cut.end()], True):
@@ -189,9 +189,9 @@ class ForgedResults:
         if name is None:
             # Without a colon it is no field.
             return not complete and not field[len(_NAME) :].strip()
-        if name.end() >= FIELD_MOST:
+        if name.end() >= FIELD_MAX:
             return True
-        value = field[name.end() : FIELD_MOST]
+        value = field[name.end() : FIELD_MAX]
         # The end of a field ends its id.
-        found = authserv_ids(value + b";" if complete and len(field) <= FIELD_MOST else value)
+        found = authserv_ids(value + b";" if complete and len(field) <= FIELD_MAX else value)
         return found is None or not self._ours.isdisjoint(found)

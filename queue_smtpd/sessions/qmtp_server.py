@@ -45,16 +45,16 @@ from queue_smtp.server_session import ServerSession, ServerSettings, ServerState
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.package_reader import Begin, Data, Package, PackageReader, Protocol
-from queue_wire.pipes.qmtp import ACCEPTED, PERMANENT, TEMPORARY, TEXT_MOST, pack_answer
+from queue_wire.pipes.qmtp import ACCEPTED, PERMANENT, TEMPORARY, TEXT_MAX, pack_answer
 
 # Recipients that are decided in one turn, some 3 ms.
 TURN = 200
 # Of one package, as SMTP's commands would have them; and those that are read to be told to come again.
 RECIPIENT_BYTES = 256 << 10
-RECIPIENTS_READ_MOST = 10_000
+RECIPIENTS_READ_MAX = 10_000
 # A message over the limit is read to its end, if it is not larger than this: its D comes behind its envelope.
-SKIP_MOST = 64 << 20
-_SHOWN_MOST = 200
+SKIP_MAX = 64 << 20
+_SHOWN_MAX = 200
 
 
 class QmtpServer(ServerSession):
@@ -160,7 +160,7 @@ class QmtpServer(ServerSession):
             self._refuse(b"package", replies.PACKAGE_SYNTAX._replace(text=str(error).encode("utf-8", "replace")))
             return False
         if event is None:
-            if self._reader.recipients_read > RECIPIENTS_READ_MOST:
+            if self._reader.recipients_read > RECIPIENTS_READ_MAX:
                 self._refuse(b"package", replies.TOO_MANY_RECIPIENTS._replace(code=421))
             return self._reader.paused
         if isinstance(event, Data):
@@ -180,7 +180,7 @@ class QmtpServer(ServerSession):
         most = self._settings.message.size
         if not most or size <= most:
             self._ask(MessageBegun())
-        elif size <= max(SKIP_MOST, most):
+        elif size <= max(SKIP_MAX, most):
             # As it is in the queue it has fewer bytes than in SMTP, so it is over the limit.
             self._refuse_message(replies.TOO_LARGE)
         else:
@@ -265,7 +265,7 @@ class QmtpServer(ServerSession):
 
     def _refuse_recipient(self, address: bytes) -> None:
         self._decided.append(replies.BAD_RECIPIENT)
-        self._refuse(b"RCPT <%s>" % address[:_SHOWN_MOST], replies.BAD_RECIPIENT)
+        self._refuse(b"RCPT <%s>" % address[:_SHOWN_MAX], replies.BAD_RECIPIENT)
 
     def _count(self, reply: ServerReply) -> None:
         """Count a refusal; end the session if it, or their number, demands that."""
@@ -317,4 +317,4 @@ def _pack(reply: ServerReply) -> bytes:
     if reply.positive:
         return pack_answer(ACCEPTED, reply.text)
     status = b" (#%s)" % reply.status if reply.status else b""
-    return pack_answer(TEMPORARY if reply.code < 500 else PERMANENT, reply.text[: TEXT_MOST - len(status)] + status)
+    return pack_answer(TEMPORARY if reply.code < 500 else PERMANENT, reply.text[: TEXT_MAX - len(status)] + status)

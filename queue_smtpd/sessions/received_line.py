@@ -18,7 +18,7 @@ from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_wire.pipes.qmtp import NUMBER_PLACE
 
 _UNSAFE = re.compile(rb"[^A-Za-z0-9.:@+\[\]_-]")
-_NAME_MOST = 255
+_NAME_MAX = 255
 
 
 def pack_received(client: ClientFacts, me: bytes, seconds: int, smtputf8: bool = False) -> bytes:
@@ -54,4 +54,4 @@ def protocol_keyword(client: ClientFacts, smtputf8: bool = False) -> bytes:
 
 def shown_name(name: bytes) -> bytes:
     """Return a name as a header may have it."""
-    return _UNSAFE.sub(b"_", name[:_NAME_MOST])
+    return _UNSAFE.sub(b"_", name[:_NAME_MAX])

@@ -49,7 +49,7 @@ from queue_wire.admin.smtpd_status import SessionStatus
 from queue_wire.control.milters import FilterSetup
 from queue_wire.control.networks import Network, is_listed
 from queue_wire.control.smtpdusers import Verifier
-from queue_wire.files.envelope import ADDRESS_MOST
+from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.qmtp import ACCEPTED, PERMANENT, Answer
 
@@ -58,7 +58,7 @@ _STATUS = re.compile(rb" \(#(5\.[0-9]{1,3}\.[0-9]{1,3})\)$")
 
 # Seconds by which the answer to each unknown recipient of a stranger comes later than to the one before, and the most.
 DELAY_STEP = 1.0
-DELAY_MOST = 10.0
+DELAY_MAX = 10.0
 # After a wrong password: who guesses gets few answers.
 FAILURE_SECONDS = 2.0
 
@@ -385,7 +385,7 @@ class SmtpSession:
         if found is not MailboxFound.UNKNOWN or self._setup.policy.trusts(self._client):
             return 0.0
         self._unknown += 1
-        return min(DELAY_STEP * (self._unknown - 1), DELAY_MOST)
+        return min(DELAY_STEP * (self._unknown - 1), DELAY_MAX)
 
     def answer_mailbox(self, found: MailboxFound, now: float, why: bytes = b"") -> list[Action]:
         """Answer MailboxWanted. The log has `why` a lookup could not be made."""
@@ -429,7 +429,7 @@ class SmtpSession:
         self, wanted: MailboxWanted, reply: ServerReply | None, why: bytes, now: float
     ) -> list[Action]:
         """Have the filters asked about a recipient who would be taken."""
-        if reply is None and self._filtered and len(wanted.recipient) <= ADDRESS_MOST:
+        if reply is None and self._filtered and len(wanted.recipient) <= ADDRESS_MAX:
             return [RecipientFiltered(wanted.recipient)]
         return self._go_on(self._end_recipient(wanted, reply, why), now)
 
@@ -667,7 +667,7 @@ class SmtpSession:
 
     def _take_recipient(self, event: RecipientGiven, actions: list[Action], now: float) -> list[ServerEvent]:
         address = event.address + self._setup.relay_suffix
-        if len(address) > ADDRESS_MOST:
+        if len(address) > ADDRESS_MAX:
             decision: Decision = replies.BAD_RECIPIENT
         else:
             decision = self._decide(RecipientGiven(address), now)
@@ -680,7 +680,7 @@ class SmtpSession:
         return []
 
     def _end_recipient(self, wanted: MailboxWanted, reply: ServerReply | None, why: bytes) -> list[ServerEvent]:
-        if len(wanted.recipient) > ADDRESS_MOST:
+        if len(wanted.recipient) > ADDRESS_MAX:
             reply = replies.BAD_RECIPIENT
         if reply is None:
             self._recipients.append(wanted.recipient)

@@ -24,13 +24,13 @@ The number is the session's: under a super-server, where each has a process of i
 numbers I, I + N, I + 2N, ...; it logs its start before the first of them, and no process that has them runs then. So a
 start says that sessions with such numbers have ended, if the log has no end of them. Behind `end XCLIENT` the next
 session of the connection begins, with the same number. Text from outside is escaped and has no space. A line
-has at most LINE_MOST bytes: its text from outside is cut.
+has at most LINE_MAX bytes: its text from outside is cut.
 """
 
 from queue_smtp.server_replies import ServerReply
-from queue_wire.logline import LINE_MOST, escape
+from queue_wire.logline import LINE_MAX, escape
 
-_TEXT_MOST = 600
+_TEXT_MAX = 600
 
 
 def process_started(place: int, count: int, pid: int) -> bytes:
@@ -51,7 +51,7 @@ def tls_started(session: int, version: bytes, cipher: bytes) -> bytes:
 
 def tls_failed(session: int, why: str) -> bytes:
     """The TLS handshake, or the session of TLS, has failed."""
-    return _session_line(session, b"tls failed: " + escape(why.encode("utf-8", "backslashreplace")[:_TEXT_MOST]))
+    return _session_line(session, b"tls failed: " + escape(why.encode("utf-8", "backslashreplace")[:_TEXT_MAX]))
 
 
 def authenticated(session: int, user: bytes, mechanism: bytes) -> bytes:
@@ -66,22 +66,22 @@ def mail_wanted(session: int, node: bytes, reply: ServerReply) -> bytes:
 
 def mail_turned(session: int, domains: list[bytes], reply: ServerReply) -> bytes:
     """ATRN was accepted: the mail of these domains goes to the client."""
-    return _session_line(session, b"atrn %s: %d" % (escape(b",".join(domains)[:_TEXT_MOST]), reply.code))
+    return _session_line(session, b"atrn %s: %d" % (escape(b",".join(domains)[:_TEXT_MAX]), reply.code))
 
 
 def sender_accepted(session: int, sender: bytes, size: int) -> bytes:
     """MAIL was accepted. `size` is what the client announced, 0 if nothing."""
-    return _session_line(session, b"from <%s> bytes %d" % (escape(sender[:_TEXT_MOST]), size))
+    return _session_line(session, b"from <%s> bytes %d" % (escape(sender[:_TEXT_MAX]), size))
 
 
 def recipient_accepted(session: int, recipient: bytes) -> bytes:
     """RCPT was accepted."""
-    return _session_line(session, b"to <%s>" % escape(recipient[:_TEXT_MOST]))
+    return _session_line(session, b"to <%s>" % escape(recipient[:_TEXT_MAX]))
 
 
 def refused(session: int, what: bytes, reply: ServerReply) -> bytes:
     """A command or message was refused; `what` is shown with its spaces as `_`, but for the one behind the verb."""
-    verb, space, rest = what[:_TEXT_MOST].partition(b" ")
+    verb, space, rest = what[:_TEXT_MAX].partition(b" ")
     text = b" ".join([part for part in (b"%d" % reply.code, reply.status, reply.text) if part])
     return _session_line(session, b"refused %s%s%s: %s" % (escape(verb), space, escape(rest), escape(text)))
 
@@ -98,7 +98,7 @@ def discarded(session: int, size: int, recipients: int) -> bytes:
 
 def filtered(session: int, name: bytes, what: bytes) -> bytes:
     """What a filter has said to a command or a message; or it cannot be asked."""
-    verb, space, rest = what[:_TEXT_MOST].partition(b": ")
+    verb, space, rest = what[:_TEXT_MAX].partition(b": ")
     text = b"_".join(rest.split())
     return _session_line(session, b"filter %s %s%s%s" % (escape(name), _spaced(verb), space, escape(text)))
 
@@ -123,4 +123,4 @@ def _spaced(words: bytes) -> bytes:
 
 
 def _session_line(session: int, text: bytes) -> bytes:
-    return (b"smtp %d: %s" % (session, text))[:LINE_MOST]
+    return (b"smtp %d: %s" % (session, text))[:LINE_MAX]

@@ -22,7 +22,7 @@ from queue_wire.logline import alert
 
 FILE = "greylist.sqlite"
 # Strangers that wait for an answer.
-PENDING_MOST = 500
+PENDING_MAX = 500
 # Seconds before a file that could not be used is tried again.
 REST_SECONDS = 30.0
 # What is old is forgotten after so many seconds, or questions.
@@ -55,8 +55,8 @@ class Greylist:
         """Return how many seconds a client has to wait before it may send this, 0 if it may."""
         if time.monotonic() < self._rest_until:
             return 0
-        if self._pending >= PENDING_MOST:
-            self._rest(f"unable to keep up with {self._path}: {PENDING_MOST} clients wait")
+        if self._pending >= PENDING_MAX:
+            self._rest(f"unable to keep up with {self._path}: {PENDING_MAX} clients wait")
             return 0
         self._pending += 1
         network = counted_networks(address)[1]

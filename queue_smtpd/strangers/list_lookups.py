@@ -19,7 +19,7 @@ from queue_wire.logline import warning
 # Seconds for the answer of a list.
 ANSWER_SECONDS = 5.0
 # Failures in a row after which a list is not asked for REST_SECONDS.
-FAILURES_MOST = 3
+FAILURES_MAX = 3
 REST_SECONDS = 60.0
 
 
@@ -78,7 +78,7 @@ class ListLookups:
 
     def _fail(self, one: DnsList, why: str) -> None:
         failures = self._trouble.get(one.zone, _ListTrouble()).failures + 1
-        if failures < FAILURES_MOST:
+        if failures < FAILURES_MAX:
             self._trouble[one.zone] = _ListTrouble(failures)
             return
         self._trouble[one.zone] = _ListTrouble(0, self._clock() + REST_SECONDS)

@@ -20,7 +20,7 @@ from queue_wire.pipes.framing import NetstringReader, pack_netstring
 
 _ANSWER_SECONDS = 5.0
 _PATIENCE = 15.0
-_ANSWER_MOST = 64 << 20
+_ANSWER_MAX = 64 << 20
 
 
 def start_keeper(home: Home) -> PemReader:
@@ -49,7 +49,7 @@ def ask_keeper(keeper: socket.socket) -> list[PemFiles]:
                 ours.settimeout(_PATIENCE)
                 socket.send_fds(keeper, [b"?"], [theirs.fileno()], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             data = b""
-            while len(data) <= _ANSWER_MOST and (piece := ours.recv(1 << 16)):
+            while len(data) <= _ANSWER_MAX and (piece := ours.recv(1 << 16)):
                 data += piece
             return unpack_answer(data)
         except (OSError, FormatError) as error:
@@ -75,7 +75,7 @@ def pack_answer(home: Home) -> bytes:
 
 def unpack_answer(data: bytes) -> list[PemFiles]:
     """Return the files in an answer. Raises Temporary of read_pem_files, and FormatError."""
-    reader = NetstringReader(_ANSWER_MOST)
+    reader = NetstringReader(_ANSWER_MAX)
     reader.feed(data)
     fields = []
     while (field := reader.next()) is not None:

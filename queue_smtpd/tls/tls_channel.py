@@ -14,7 +14,7 @@ import ssl
 
 from queue_smtpd.sessions.client_facts import TlsFacts
 
-_RECORD_MOST = 16384
+_RECORD_MAX = 16384
 
 
 class TlsChannel:
@@ -52,7 +52,7 @@ class TlsChannel:
         """Return all that the client has said so far. Raises ssl.SSLError."""
         found = []
         try:
-            while data := self._tls.read(_RECORD_MOST):
+            while data := self._tls.read(_RECORD_MAX):
                 found.append(data)
             self.ended = True
         except ssl.SSLWantReadError:

@@ -44,7 +44,7 @@ from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import pack_netstring
 
 SOCKET = "intake/ondemand"
-REQUEST_MOST = 262144
+REQUEST_MAX = 262144
 ETRN = b"etrn"
 ATRN = b"atrn"
 FLUSH = b"flush"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from queue_wire.control.registry import BY_NAME, fingerprint, shown_value
 from queue_wire.format_error import FormatError, quoted
 
-ERROR_MOST = 2000  # Bytes of an error.
+ERROR_MAX = 2000  # Bytes of an error.
 
 
 class InForce(NamedTuple):
@@ -31,7 +31,7 @@ def pack_in_force(settings: InForce) -> bytes:
     lines = [" ".join(file) for file in settings.files]
     if settings.error:
         lines.append("!" + settings.error.replace("\n", " ").replace("\0", "_"))
-    return b"\n".join([line.encode("utf-8", "backslashreplace")[:ERROR_MOST] for line in lines])
+    return b"\n".join([line.encode("utf-8", "backslashreplace")[:ERROR_MAX] for line in lines])
 
 
 def unpack_in_force(data: bytes) -> InForce:

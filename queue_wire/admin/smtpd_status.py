@@ -15,7 +15,7 @@ from queue_wire.format_error import FormatError, quoted
 
 COUNTERS = b"counters\n"
 SESSIONS = b"sessions\n"
-LINE_MOST = 65536
+LINE_MAX = 65536
 
 # What a session is doing: the handshake; the pause before the greeting; nothing, until the next command; a transaction;
 # sending a message; waiting for queue-intake's answer to it; for the lookup of a recipient or of a password; its

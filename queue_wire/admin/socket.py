@@ -4,7 +4,7 @@
     response   ok NUL count NUL note NUL note ...        count: the number of messages that were changed
                error NUL text                            nothing was changed
 
-The arguments of release, requeue, delete, bounce and flush are long ids, at most IDS_MOST; those of hold are the reason
+The arguments of release, requeue, delete, bounce and flush are long ids, at most IDS_MAX; those of hold are the reason
 and long ids; those of bounce-some and flush-some are a recipient and a domain, one of them perhaps empty, and long ids;
 those of probe are domains. A note is a letter and a text: `-` there is no such message (any more), `!`
 the message could not be changed, `=` information.
@@ -34,9 +34,9 @@ from queue_wire.admin.returning import RecipientSelector
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import pack_netstring
 
-IDS_MOST = 100  # Ids, or domains, in one request.
-REQUEST_MOST = 65536  # Bytes of a request.
-RESPONSE_MOST = 1 << 20  # Bytes of a response.
+IDS_MAX = 100  # Ids, or domains, in one request.
+REQUEST_MAX = 65536  # Bytes of a request.
+RESPONSE_MAX = 1 << 20  # Bytes of a response.
 HOLD = b"hold"
 RELEASE = b"release"
 REQUEUE = b"requeue"
@@ -115,8 +115,8 @@ def unpack_request(payload: bytes) -> Request:
         if not selector.any:
             raise FormatError(f"control: {command.decode()} without a recipient or a domain")
         names = names[2:]
-    if len(names) > IDS_MOST:
-        raise FormatError(f"control: {len(names)} names, limit {IDS_MOST}")
+    if len(names) > IDS_MAX:
+        raise FormatError(f"control: {len(names)} names, limit {IDS_MAX}")
     if command == WHY and not (names and all(name[:1] in (b"L", b"R") for name in names[1:])):
         raise FormatError("control: why without an id, or with something that is no recipient")
     if command == DESTINATIONS and not _is_place(names[:2]):

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
 # Far longer than a mail address and a path.
-LINE_MOST = 65536
+LINE_MAX = 65536
 # The highest number means "no change" to setreuid(2) and chown(2).
-ID_MOST = (1 << 32) - 2
+ID_MAX = (1 << 32) - 2
 _COLONS = 7
 
 
@@ -56,8 +56,8 @@ def unpack_assign(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _record(line: bytes) -> tuple[bytes, bytes]:
-    if len(line) > LINE_MOST:
-        raise FormatError(f"it has over {LINE_MOST} bytes")
+    if len(line) > LINE_MAX:
+        raise FormatError(f"it has over {LINE_MAX} bytes")
     if b"\0" in line:
         raise FormatError("it holds a NUL")
     if not line.startswith((b"=", b"+")):
@@ -78,8 +78,8 @@ def _record(line: bytes) -> tuple[bytes, bytes]:
 
 def unpack_id(what: str, field: bytes) -> int:
     """Return a uid or gid. Raises FormatError."""
-    if not field.isdigit() or len(field) > 10 or int(field) > ID_MOST:
-        raise FormatError(f"the {what} is not a number from 0 to {ID_MOST}: {quoted(field)}")
+    if not field.isdigit() or len(field) > 10 or int(field) > ID_MAX:
+        raise FormatError(f"the {what} is not a number from 0 to {ID_MAX}: {quoted(field)}")
     return int(field)
 
 

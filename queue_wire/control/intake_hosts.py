@@ -16,7 +16,7 @@ from queue_wire.format_error import FormatError, InLine, quoted
 
 QMTP, QMQP = "qmtp", "qmqp"
 # Each takes a descriptor, and queue-start passes them on below the number 64.
-LISTENERS_MOST = 32
+LISTENERS_MAX = 32
 
 
 class IntakeListener(NamedTuple):
@@ -35,8 +35,8 @@ def unpack_intake(data: bytes) -> list[IntakeListener]:
             listener = unpack_listener(line)
             if listener.place in [one.place for one in found]:
                 raise FormatError(f"a second listener for {listener.place}")
-            if len(found) == LISTENERS_MOST:
-                raise FormatError(f"more than {LISTENERS_MOST} listeners")
+            if len(found) == LISTENERS_MAX:
+                raise FormatError(f"more than {LISTENERS_MAX} listeners")
             found.append(listener)
     return found
 

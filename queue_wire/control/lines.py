@@ -9,7 +9,7 @@ from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
 _UNITS = {b"K": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
 
-NUMBER_MOST = 10**18 - 1
+NUMBER_MAX = 10**18 - 1
 _YEARS = 10 * 365 * 86400
 # (default, least, most) of each control file that is a number. Those of times are in seconds.
 NUMBERS = {
@@ -92,7 +92,7 @@ def unpack_number(data: bytes, name: str = "") -> int:
 
 def unpack_ranged(word: bytes, name: str) -> int:
     """Return a number in the range of the control file `name`. Raises FormatError with the range."""
-    _, least, most = NUMBERS.get(name, (0, 0, NUMBER_MOST))
+    _, least, most = NUMBERS.get(name, (0, 0, NUMBER_MAX))
     if not word.isdigit() or len(word) > 18 or not least <= int(word) <= most:
         allowed = f" from {least} to {most}" if name in NUMBERS else ""
         raise FormatError(f"not a number{allowed}: {quoted(word)}")

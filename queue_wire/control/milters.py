@@ -15,16 +15,16 @@ from queue_wire.control.lines import line_words, numbered_lines, unpack_line, un
 from queue_wire.control.listeners import Role
 from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
-MILTERS_MOST = 16
+MILTERS_MAX = 16
 ACCEPT, COPY, HOLD, REFUSE = b"accept", b"copy", b"hold", b"refuse"
 FATES = (ACCEPT, COPY, HOLD, REFUSE)
-SECONDS_MOST = 540
+SECONDS_MAX = 540
 _PLACE = re.compile(rb"inet:(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})|(?:unix|local):(/[!-~]+)")
 _ROLES = {role.value: role for role in Role}
 _SECONDS = ("connect", "command", "content")
 AUTHSERV = re.compile(rb"[A-Za-z0-9_.@+-]+")
 # The length of a path in struct sockaddr_un.
-_PATH_MOST = 107
+_PATH_MAX = 107
 
 
 class MilterLine(NamedTuple):
@@ -87,8 +87,8 @@ def unpack_milters(data: bytes) -> list[MilterLine]:
     found: list[MilterLine] = []
     for number, line in numbered_lines(data):
         with InLine(number):
-            if len(found) == MILTERS_MOST:
-                raise FormatError(f"more than {MILTERS_MOST} milters")
+            if len(found) == MILTERS_MAX:
+                raise FormatError(f"more than {MILTERS_MAX} milters")
             found.append(_unpack_milter(line))
     return found
 
@@ -97,7 +97,7 @@ def _unpack_milter(line: bytes) -> MilterLine:
     place, *words = line_words(line)
     match = _PLACE.fullmatch(place)
     port = int(match[2] or 1) if match else 0
-    if match is None or not 0 < port < 65536 or len(match[3] or b"") > _PATH_MOST:
+    if match is None or not 0 < port < 65536 or len(match[3] or b"") > _PATH_MAX:
         raise FormatError(f"neither inet:HOST:PORT nor unix:/PATH: {quoted(place)}")
     host, path = (match[1] or b"").decode().strip("[]"), (match[3] or b"").decode()
     found = MilterLine(place.decode(), host, 0 if path else port, path)
@@ -114,11 +114,11 @@ def _take_word(line: MilterLine, word: str) -> MilterLine:
         return line._replace(accepts=value == "accept")
     if name == "authserv" and AUTHSERV.fullmatch(value.encode()):
         return line._replace(authserv=value.lower().encode())
-    if name in _SECONDS and value.isascii() and value.isdigit() and len(value) < 4 and 0 < int(value) <= SECONDS_MOST:
+    if name in _SECONDS and value.isascii() and value.isdigit() and len(value) < 4 and 0 < int(value) <= SECONDS_MAX:
         seconds = {each: getattr(line, each) for each in _SECONDS} | {name: int(value)}
         return line._replace(connect=seconds["connect"], command=seconds["command"], content=seconds["content"])
     raise FormatError(
         f"neither a role, default=accept, default=tempfail, authserv=ID, nor {', '.join(_SECONDS)} with 1 to "
-        f"{SECONDS_MOST} seconds:"
+        f"{SECONDS_MAX} seconds:"
         f" {quoted(word.encode())}"
     )

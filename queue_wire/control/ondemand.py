@@ -34,7 +34,7 @@ from queue_wire.format_error import FormatError, InLine, LineError, quoted
 DAY = 86400
 EXPIRE = 30 * DAY
 PROBE = 1800
-USER_DOMAINS_MOST = 1000
+USER_DOMAINS_MAX = 1000
 # As the name of a directory, which has at most 255 bytes. RFC 1035 section 2.3.4 has the same limits.
 _DOMAIN = re.compile(rb"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
 _OPTIONS = ("expire", "probe", "size", "relay")
@@ -89,7 +89,7 @@ def unpack_ondemand(data: bytes) -> dict[bytes, OnDemandLine]:
 def unpack_on_demand_users(data: bytes) -> dict[bytes, tuple[bytes, ...]]:
     """Return the domains of each user, of control/ondemandusers; lines of one user add up. Raises LineError.
 
-    A user has USER_DOMAINS_MOST domains, which fit into one request (queue_wire.admin.ondemand_socket). A domain of two
+    A user has USER_DOMAINS_MAX domains, which fit into one request (queue_wire.admin.ondemand_socket). A domain of two
     users is an error: what one has taken would be missing at the other.
     """
     found: dict[bytes, tuple[bytes, ...]] = {}
@@ -105,8 +105,8 @@ def unpack_on_demand_users(data: bytes) -> dict[bytes, tuple[bytes, ...]]:
                 domain = _unpack_domain(name)
                 if domain in owners:
                     raise FormatError(f"{quoted(domain)} belongs to user {quoted(owners[domain])} already")
-                if len(found.get(user, ())) == USER_DOMAINS_MOST:
-                    raise FormatError(f"user {quoted(user)} has more than {USER_DOMAINS_MOST} domains")
+                if len(found.get(user, ())) == USER_DOMAINS_MAX:
+                    raise FormatError(f"user {quoted(user)} has more than {USER_DOMAINS_MAX} domains")
                 owners[domain] = user
                 found[user] = (*found.get(user, ()), domain)
     return found

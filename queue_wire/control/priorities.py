@@ -13,12 +13,12 @@ Not a NamedTuple, because queue-inject, which must start fast, does not import t
 """
 
 from queue_wire.control.lines import numbered_lines
-from queue_wire.files.envelope import CLASS_MOST, is_class_name
+from queue_wire.files.envelope import CLASS_MAX, is_class_name
 from queue_wire.format_error import FormatError, InLine, quoted
 
 DEFAULT_CLASSES = ("normal", "bulk")
-CLASSES_MOST = 8
-_UID_MOST = (1 << 32) - 2
+CLASSES_MAX = 8
+_UID_MAX = (1 << 32) - 2
 _VERP = b"-@[]"
 
 
@@ -28,13 +28,13 @@ def unpack_priorities(data: bytes) -> tuple[str, ...]:
     for number, line in numbered_lines(data):
         with InLine(number):
             if not is_class_name(line):
-                form = f"a letter and up to {CLASS_MOST - 1} letters, digits and `-`"
+                form = f"a letter and up to {CLASS_MAX - 1} letters, digits and `-`"
                 raise FormatError(f"not a class, {form}: {quoted(line)}")
             name = line.decode("ascii")
             if name in found:
                 raise FormatError(f"a second class {name}")
-            if len(found) == CLASSES_MOST:
-                raise FormatError(f"more than {CLASSES_MOST} classes")
+            if len(found) == CLASSES_MAX:
+                raise FormatError(f"more than {CLASSES_MAX} classes")
             found.append(name)
     return tuple(found) or DEFAULT_CLASSES
 
@@ -69,7 +69,7 @@ def unpack_priority_rules(data: bytes) -> tuple[PriorityRule, ...]:
                 raise FormatError(f"not the name of a class: {quoted(name)}")
             if kind == b"sender":
                 found.append(PriorityRule(None, value.lower(), name.decode("ascii")))
-            elif value.isdigit() and len(value) <= 10 and int(value) <= _UID_MOST:
+            elif value.isdigit() and len(value) <= 10 and int(value) <= _UID_MAX:
                 found.append(PriorityRule(int(value), b"", name.decode("ascii")))
             else:
                 raise FormatError(f"not a uid: {quoted(value)}")

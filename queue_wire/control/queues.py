@@ -13,8 +13,8 @@ from queue_wire.control.lines import numbered_lines
 from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
 # Each has a set of daemons of its own.
-QUEUES_MOST = 32
-NAME_MOST = 64
+QUEUES_MAX = 32
+NAME_MAX = 64
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 # Directories of the home that are none of a queue.
 _TAKEN = frozenset(("alias", "control", "greylist", "run", "users"))
@@ -24,7 +24,7 @@ _SERVICES = ("intake", "smtpd")
 
 def is_queue_name(name: str) -> bool:
     """Return whether a text may be the name of a queue."""
-    return 0 < len(name) <= NAME_MOST and name[0] != "-" and _NAME.issuperset(name)
+    return 0 < len(name) <= NAME_MAX and name[0] != "-" and _NAME.issuperset(name)
 
 
 def unpack_queues(data: bytes, home: str) -> dict[str, str]:
@@ -38,8 +38,8 @@ def unpack_queues(data: bytes, home: str) -> dict[str, str]:
             for other in found.values():
                 if path.startswith(other + "/") or other.startswith(path + "/"):
                     raise FormatError(f"it is within {other}, or contains it: {quoted(line)}")
-            if len(found) == QUEUES_MOST:
-                raise FormatError(f"more than {QUEUES_MOST} queues")
+            if len(found) == QUEUES_MAX:
+                raise FormatError(f"more than {QUEUES_MAX} queues")
             found[name] = path
     if not found:
         raise LineError(1, "it names no queue; without the file there is one, `queue`")

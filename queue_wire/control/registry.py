@@ -447,7 +447,7 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "srs": unpack_srs_domain,
 }
 
-SHOWN_MOST = 100  # Bytes of a value in a log line.
+SHOWN_MAX = 100  # Bytes of a value in a log line.
 
 
 def shown_value(file: ControlFile, data: bytes | None) -> str:
@@ -455,7 +455,7 @@ def shown_value(file: ControlFile, data: bytes | None) -> str:
     if data is None:
         return "default"
     if file.shape in ONE_VALUE:
-        return escape(unpack_line(data)[:SHOWN_MOST]).decode("ascii") or "empty"
+        return escape(unpack_line(data)[:SHOWN_MAX]).decode("ascii") or "empty"
     count = len(unpack_lines(data))
     return "1 line" if count == 1 else f"{count} lines"
 

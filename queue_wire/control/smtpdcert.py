@@ -11,7 +11,7 @@ from queue_wire.control.hostmap import host_key
 from queue_wire.control.lines import numbered_lines
 from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
-FILES_MOST = 4
+FILES_MAX = 4
 
 
 def unpack_certificate_lines(data: bytes) -> dict[bytes, tuple[bytes, ...]]:
@@ -21,7 +21,7 @@ def unpack_certificate_lines(data: bytes) -> dict[bytes, tuple[bytes, ...]]:
         with InLine(number):
             name, colon, rest = line.partition(b":")
             files = tuple(rest.split())
-            if not colon or not 0 < len(files) <= FILES_MOST:
+            if not colon or not 0 < len(files) <= FILES_MAX:
                 raise FormatError(f"not NAME:FILE [FILE]: {quoted(line)}")
             found[host_key(name)] = files
     if b"" not in found:

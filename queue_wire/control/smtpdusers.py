@@ -20,10 +20,10 @@ from typing import NamedTuple
 from queue_wire.control.lines import numbered_lines, unpack_line
 from queue_wire.format_error import FormatError, InLine, quoted
 
-USER_MOST = 255
+USER_MAX = 255
 # More would stall the server for its other clients.
-ROUNDS_MOST = 1_000_000
-_USER = re.compile(rb"[^\x00-\x20:\x7f]{1,%d}" % USER_MOST)
+ROUNDS_MAX = 1_000_000
+_USER = re.compile(rb"[^\x00-\x20:\x7f]{1,%d}" % USER_MAX)
 _CRAM = b"CRAM-MD5$"
 _SCRAM = b"SCRAM-SHA-256$"
 _VERIFIER = re.compile(rb"SCRAM-SHA-256\$([0-9]{4,7}):([^$:]+)\$([^$:]+):([^$:]+)")
@@ -140,7 +140,7 @@ def unpack_submitters(data: bytes) -> dict[bytes, frozenset[bytes]]:
 def check_user(user: bytes) -> None:
     """Raise FormatError if no user can have this name."""
     if user.startswith(b"#") or not _USER.fullmatch(user):
-        raise FormatError(f"not a user, up to {USER_MOST} bytes without spaces and colons: {quoted(user)}")
+        raise FormatError(f"not a user, up to {USER_MAX} bytes without spaces and colons: {quoted(user)}")
 
 
 def _unpack_hash(value: bytes) -> Proof:
@@ -151,7 +151,7 @@ def _unpack_hash(value: bytes) -> Proof:
             raise FormatError("neither SCRAM-SHA-256$..., CRAM-MD5$... nor a hash of crypt(5)")
         return value
     match = _VERIFIER.fullmatch(value)
-    if match is None or int(match[1]) > ROUNDS_MOST:
+    if match is None or int(match[1]) > ROUNDS_MAX:
         raise FormatError("not SCRAM-SHA-256$ROUNDS:SALT$STOREDKEY:SERVERKEY")
     salt, stored, server = (_unpack_base64(each) for each in match.groups()[1:])
     if len(stored) != 32 or len(server) != 32:

@@ -34,7 +34,7 @@ SMTP_PORT = 25
 LMTP_PORT = 24
 LMTP = b"lmtp:"
 # What sockaddr_un has room for, without its final NUL.
-SOCKET_MOST = 107
+SOCKET_MAX = 107
 
 _SOCKET = re.compile(rb"/[!-~]+")
 _RELAY = re.compile(rb"(?:\[([0-9A-Fa-f.:]+)\]|([A-Za-z0-9._-]+))(?::([0-9]{1,5}))?")
@@ -79,8 +79,8 @@ def unpack_lmtp_relay(text: bytes) -> Relay:
     # An @ tells the address of a local recipient from the name of a route. The text may be a password, as above.
     if not _SOCKET.fullmatch(text) or any(byte in b"@:|" for byte in text):
         raise FormatError("not the path of a socket, of printable ASCII without a space, @, : and |")
-    if len(text) > SOCKET_MOST:
-        raise FormatError(f"the path of a socket has at most {SOCKET_MOST} bytes: {quoted(text)}")
+    if len(text) > SOCKET_MAX:
+        raise FormatError(f"the path of a socket has at most {SOCKET_MAX} bytes: {quoted(text)}")
     return Relay(text, 0, True)
 
 

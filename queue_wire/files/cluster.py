@@ -22,7 +22,7 @@ import zlib
 from typing import NamedTuple
 
 from queue_wire.control.lines import SIZES
-from queue_wire.files.envelope import ADDRESS_MOST
+from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
 
@@ -30,7 +30,7 @@ HEADER_SIZE = 39
 # The bytes with which a cluster is closed, unless control/clustersize has another number.
 CLUSTER_SIZE = SIZES["clustersize"][0]
 # The most that one has: a job has at most 1,000 recipients, each with two addresses of 1,002 bytes.
-CLUSTER_MOST = SIZES["clustersize"][2] + (4 << 20)
+CLUSTER_MAX = SIZES["clustersize"][2] + (4 << 20)
 DONE = b"D"
 SUFFIX = ".cluster"
 # What a cluster is rewritten to, before it is renamed.
@@ -38,7 +38,7 @@ NEW_SUFFIX = ".new"
 _HEADER = re.compile(rb"queue-suite cluster 1 ([0-9a-f]{16})\n")
 _HEAD = struct.Struct("<cII")
 _BODY = struct.Struct("<QQQQH")
-_BODY_MOST = _BODY.size + 2 * ADDRESS_MOST
+_BODY_MAX = _BODY.size + 2 * ADDRESS_MAX
 # A mark and a length that a record may have. Of zeros, of which a damaged file may have many, it finds nothing.
 _LIKELY = re.compile(rb"(?s:.)(?:[\x22-\xff]\x00|(?s:.)[\x01-\x07])\x00\x00")
 _NAME = re.compile(r"([1-9][0-9]{0,17})\.cluster")
@@ -134,7 +134,7 @@ def _record_at(data: bytes, at: int, seed: int) -> ClusterRecord | None:
     if start + _BODY.size > len(data):
         return None
     mark, length, check = _HEAD.unpack_from(data, at)
-    if not _BODY.size <= length <= _BODY_MOST or start + length > len(data):
+    if not _BODY.size <= length <= _BODY_MAX or start + length > len(data):
         return None
     body = data[start : start + length]
     if check != _check(body, seed):

@@ -5,7 +5,7 @@
     info        F<sender>\\0                                    and, for a message of another class than the first,
                 P<class>\\0                                     which qmail does not read
 
-Addresses are bytes without NUL, at most ADDRESS_MOST long. Nothing else about them is checked here.
+Addresses are bytes without NUL, at most ADDRESS_MAX long. Nothing else about them is checked here.
 """
 
 from queue_wire.format_error import AddressTooLong, FormatError, quoted
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # qmail-queue gives up at the 1003rd byte of an address (its ADDR), so 1,002 is the longest it takes.
-ADDRESS_MOST = 1002
-CLASS_MOST = 31  # Bytes of the name of a class (queue_wire.control.priorities).
+ADDRESS_MAX = 1002
+CLASS_MAX = 31  # Bytes of the name of a class (queue_wire.control.priorities).
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 
 
@@ -46,8 +46,8 @@ class Envelope:
 
 def check_address(address: bytes) -> bytes:
     """Return `address`. Raises AddressTooLong, or FormatError if it contains a NUL."""
-    if len(address) > ADDRESS_MOST:
-        raise AddressTooLong(f"address of {len(address)} bytes, limit {ADDRESS_MOST}: {quoted(address)}")
+    if len(address) > ADDRESS_MAX:
+        raise AddressTooLong(f"address of {len(address)} bytes, limit {ADDRESS_MAX}: {quoted(address)}")
     if b"\0" in address:
         raise FormatError(f"address holds a NUL: {quoted(address)}")
     return address
@@ -95,9 +95,9 @@ class TodoReader:
         self._any = self._any or bool(data)
         records = (self._rest + data).split(b"\0")
         self._rest = records.pop()
-        if len(self._rest) > ADDRESS_MOST + 1:
+        if len(self._rest) > ADDRESS_MAX + 1:
             # Longer than any valid record.
-            raise AddressTooLong(f"address over {ADDRESS_MOST} bytes: {quoted(self._rest[1:])}")
+            raise AddressTooLong(f"address over {ADDRESS_MAX} bytes: {quoted(self._rest[1:])}")
         recipients = []
         for record in records:
             kind, value = record[:1], record[1:]
@@ -143,7 +143,7 @@ def drop_recipients(data: bytes, done: int) -> bytes:
 
 def is_class_name(name: bytes) -> bool:
     """Return whether a class may have this name: a letter, then letters, digits and `-`."""
-    return 0 < len(name) <= CLASS_MOST and name[:1] in _LETTERS and not name.strip(_LETTERS + b"0123456789-")
+    return 0 < len(name) <= CLASS_MAX and name[:1] in _LETTERS and not name.strip(_LETTERS + b"0123456789-")
 
 
 def pack_info(sender: bytes, priority: str = "") -> bytes:
@@ -211,5 +211,5 @@ class EnvelopeReader:
         # The kind is checked before the length, as in qmail-queue.
         if record[:1] != expected:
             raise FormatError(f"envelope: expected {expected.decode()}, got {quoted(record)}")
-        if len(record) > ADDRESS_MOST + 1:
-            raise AddressTooLong(f"address over {ADDRESS_MOST} bytes: {quoted(record[1:])}")
+        if len(record) > ADDRESS_MAX + 1:
+            raise AddressTooLong(f"address over {ADDRESS_MAX} bytes: {quoted(record[1:])}")

@@ -20,10 +20,10 @@ from queue_wire.failures import clean_text
 from queue_wire.logline import escape
 
 HEADER_SIZE = 37  # Bytes of the first line.
-NEXTHOP_MOST = 255  # Bytes.
+NEXTHOP_MAX = 255  # Bytes.
 # Bytes of a file: 40 for each byte of local/B/I and remote/B/I, which is some 1,000 for a recipient, within these.
-FILE_LEAST = 4096
-FILE_MOST = 16 << 20
+FILE_MIN = 4096
+FILE_MAX = 16 << 20
 _FACTOR = 40
 
 _HEADER = re.compile(rb"queue-suite last 1 ([0-9]{17})\n")
@@ -56,7 +56,7 @@ def unpack_header(data: bytes) -> int | None:
 def pack_result(channel: str, offset: int, when: int, nexthop: bytes, text: bytes) -> bytes:
     """Return a record. The text is that of clean_text, at most 1,000 bytes."""
     body = clean_text(text).replace(b"\n", b"\n ")
-    return b"%s %d %d %s %s\n" % (channel.encode(), offset, max(0, when), escape(nexthop[:NEXTHOP_MOST]) or b"-", body)
+    return b"%s %d %d %s %s\n" % (channel.encode(), offset, max(0, when), escape(nexthop[:NEXTHOP_MAX]) or b"-", body)
 
 
 def unpack_results(data: bytes) -> Iterator[LastResult]:
@@ -74,7 +74,7 @@ def unpack_results(data: bytes) -> Iterator[LastResult]:
 
 def size_limit(envelope: int) -> int:
     """Return the most bytes of a file, for a message whose local/B/I and remote/B/I have `envelope` bytes."""
-    return min(max(FILE_LEAST, _FACTOR * envelope), FILE_MOST)
+    return min(max(FILE_MIN, _FACTOR * envelope), FILE_MAX)
 
 
 def whole_records(tail: bytes) -> bytes:

@@ -7,7 +7,7 @@
 
 The header is written last, so a truncated or overwritten file is never taken as complete. The envelope is at the end,
 because clients send it last. `tmp.X` is an incomplete file, `mail.X` a complete one; X is 32 random hexadecimal digits.
-An envelope has at most ENVELOPE_MOST bytes and RECIPIENTS_MOST recipients, because queue-pickup keeps it in memory.
+An envelope has at most ENVELOPE_MAX bytes and RECIPIENTS_MAX recipients, because queue-pickup keeps it in memory.
 """
 
 from queue_wire.files.envelope import EnvelopeReader, check_address, is_class_name, pack_enqueue
@@ -16,8 +16,8 @@ from queue_wire.format_error import FormatError, quoted
 TEMPORARY_PREFIX = "tmp."
 FINISHED_PREFIX = "mail."
 HEADER_LENGTH = 38
-ENVELOPE_MOST = 8 * 1024 * 1024
-RECIPIENTS_MOST = 200_000
+ENVELOPE_MAX = 8 * 1024 * 1024
+RECIPIENTS_MAX = 200_000
 _MAGIC = b"queue-maildrop 1 "
 _HEX = frozenset("0123456789abcdef")
 
@@ -55,21 +55,21 @@ def pack_envelope(sender: bytes, recipients: list[bytes], priority: str = "") ->
     packed = pack_enqueue(check_address(sender), map(check_address, recipients))
     if priority:
         packed += b"P%s\0" % priority.encode("ascii")
-    if len(packed) > ENVELOPE_MOST or len(recipients) > RECIPIENTS_MOST:
+    if len(packed) > ENVELOPE_MAX or len(recipients) > RECIPIENTS_MAX:
         found = f"{len(recipients)} recipients in {len(packed)} bytes"
-        raise FormatError(f"maildrop: {found}, limits {RECIPIENTS_MOST} and {ENVELOPE_MOST}; send it several times")
+        raise FormatError(f"maildrop: {found}, limits {RECIPIENTS_MAX} and {ENVELOPE_MAX}; send it several times")
     return packed
 
 
 def unpack_envelope(data: bytes) -> tuple[bytes, list[bytes], str]:
     """Return sender, recipients and class of an envelope that ends with `data`. Raises FormatError."""
     # The sender, the end and the class have a NUL each. Checked before an object is made for each recipient.
-    if data.count(b"\0") > RECIPIENTS_MOST + 3:
-        raise FormatError(f"maildrop: more than {RECIPIENTS_MOST} recipients")
+    if data.count(b"\0") > RECIPIENTS_MAX + 3:
+        raise FormatError(f"maildrop: more than {RECIPIENTS_MAX} recipients")
     reader = EnvelopeReader()
     envelope = reader.feed(data)
-    if envelope is not None and len(envelope[1]) > RECIPIENTS_MOST:
-        raise FormatError(f"maildrop: more than {RECIPIENTS_MOST} recipients")
+    if envelope is not None and len(envelope[1]) > RECIPIENTS_MAX:
+        raise FormatError(f"maildrop: more than {RECIPIENTS_MAX} recipients")
     if envelope is None:
         raise FormatError(f"maildrop: envelope is not ended: {quoted(data[-40:])}")
     name = reader.rest[1:-1]

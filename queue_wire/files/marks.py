@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 SLOT_SIZE = 64
 SLOTS = 16384
-RECIPIENTS_MOST = 248  # A message with more is classified before it is delivered.
+RECIPIENTS_MAX = 248  # A message with more is classified before it is delivered.
 EMPTY = bytes(SLOT_SIZE)
 HEADER = b"queue-suite marks 1\n".ljust(SLOT_SIZE, b"\0")
 FILE_SIZE = SLOT_SIZE * (SLOTS + 1)
@@ -73,7 +73,7 @@ def make_seed(boot_id: bytes) -> int:
 
 
 def pack_marks(marks: DoneMarks, seed: int) -> bytes:
-    """Return the record. `done` has at most RECIPIENTS_MOST bits."""
+    """Return the record. `done` has at most RECIPIENTS_MAX bits."""
     message, birth, size, check = marks.envelope
     body = _BODY.pack(_FORMAT, message, birth, size, check, marks.done.to_bytes(31, "little"), marks.logged)
     return body + _SUM.pack(zlib.crc32(body, seed))

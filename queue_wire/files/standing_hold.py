@@ -13,8 +13,8 @@ from typing import NamedTuple
 from queue_wire.address import split_address
 from queue_wire.format_error import FormatError, LineError, quoted
 
-HOLDS_MOST = 1000
-BYTES_MOST = 1 << 20
+HOLDS_MAX = 1000
+BYTES_MAX = 1 << 20
 _PLAIN = frozenset(range(33, 127)) - {0x25}
 
 
@@ -61,8 +61,8 @@ def describe_hold(hold: StandingHold) -> bytes:
 def unpack_holds(data: bytes) -> list[StandingHold]:
     """Return the holds. Raises LineError."""
     lines = data.split(b"\n")
-    if len(lines) > HOLDS_MOST + 1:
-        raise FormatError(f"holds: {len(lines)} lines, limit {HOLDS_MOST}")
+    if len(lines) > HOLDS_MAX + 1:
+        raise FormatError(f"holds: {len(lines)} lines, limit {HOLDS_MAX}")
     return [_unpack_hold(number, line) for number, line in enumerate(lines, 1) if line]
 
 

@@ -20,7 +20,7 @@ WHOLE = "all"  # In place of a long id: all that is stored for the domain.
 DELETE_STORED = b"delete"
 BOUNCE_STORED = b"bounce"
 REQUEUE_STORED = b"requeue"
-ORDER_MOST = 1 << 30  # Bytes of an order.
+ORDER_MAX = 1 << 30  # Bytes of an order.
 
 
 class StoredOrder(NamedTuple):

@@ -12,8 +12,8 @@ import re
 from queue_wire.format_error import FormatError, quoted
 
 # The longest length prefix that is still "need more": 9 digits is under 1 GB.
-PREFIX_MOST = 9
-_LENGTH = re.compile(rb"(0|[1-9][0-9]{0,%d}):" % (PREFIX_MOST - 1))
+PREFIX_MAX = 9
+_LENGTH = re.compile(rb"(0|[1-9][0-9]{0,%d}):" % (PREFIX_MAX - 1))
 
 
 def pack_netstring(payload: bytes) -> bytes:
@@ -58,9 +58,9 @@ class NetstringReader:
 
     def _check_length(self) -> None:
         """Raise FormatError if no more bytes can make a length of those that are there."""
-        head = bytes(self._buffer[self._start : self._start + PREFIX_MOST + 1])
+        head = bytes(self._buffer[self._start : self._start + PREFIX_MAX + 1])
         prefix, colon, _ = head.partition(b":")
-        if colon or (head and (not head.isdigit() or len(head) > PREFIX_MOST)):
+        if colon or (head and (not head.isdigit() or len(head) > PREFIX_MAX)):
             raise FormatError(f"netstring: no length: {quoted(prefix)}")
 
 

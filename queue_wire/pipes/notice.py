@@ -40,8 +40,8 @@ from typing import NamedTuple
 from queue_wire.files.envelope import is_class_name
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.ids import unpack_id
-from queue_wire.logline import LINE_MOST
-from queue_wire.pipes.framing import PREFIX_MOST, pack_netstring
+from queue_wire.logline import LINE_MAX
+from queue_wire.pipes.framing import PREFIX_MAX, pack_netstring
 
 REREAD = b"H"
 EXIT = b"X"
@@ -55,10 +55,10 @@ CHANNELS = b"LRBX"
 # The most recipients of a message that has a full notice, and the most bytes of its envelope.
 FULL_RECIPIENTS = 100
 FULL_BYTES = 8192
-COMMAND_MOST = 200  # Bytes of a record of queue-send.
-NOTICE_MOST = 2 * FULL_BYTES  # Bytes of a record.
-WHY_MOST = 400  # Bytes of the reason for which a message could not be classified.
-SETTINGS_MOST = 8000  # Bytes of the settings in a record.
+COMMAND_MAX = 200  # Bytes of a record of queue-send.
+NOTICE_MAX = 2 * FULL_BYTES  # Bytes of a record.
+WHY_MAX = 400  # Bytes of the reason for which a message could not be classified.
+SETTINGS_MAX = 8000  # Bytes of the settings in a record.
 LOCAL, REMOTE = b"L", b"R"
 _CLASS = b"P"
 # What is before the sender: the kind, the id, birth, size, length, check, pid and uid.
@@ -200,7 +200,7 @@ def pack_held(message: int) -> bytes:
 
 def pack_deferral(deferral: ClassifyDeferral) -> bytes:
     """Return the Z record, with its NUL. Control characters of the reason become spaces, and its end is cut off."""
-    why = bytes(32 if byte < 32 or byte == 127 else byte for byte in deferral.why[:WHY_MOST])
+    why = bytes(32 if byte < 32 or byte == 127 else byte for byte in deferral.why[:WHY_MAX])
     return b"Z%d %d %s\0" % (deferral.message, deferral.time, why)
 
 
@@ -210,8 +210,8 @@ def pack_resubmission(message: int) -> bytes:
 
 
 def pack_reread(reread: Reread) -> bytes:
-    """Return the H or S record, with its NUL. The settings contain none, and are cut to SETTINGS_MOST bytes."""
-    return b"%s%s\0" % (b"H" if reread.asked else b"S", reread.settings[:SETTINGS_MOST])
+    """Return the H or S record, with its NUL. The settings contain none, and are cut to SETTINGS_MAX bytes."""
+    return b"%s%s\0" % (b"H" if reread.asked else b"S", reread.settings[:SETTINGS_MAX])
 
 
 def pack_request(request: ClassifyRequest) -> bytes:
@@ -228,8 +228,8 @@ def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | ClassifyDeferral |
     """Return what one record of a NoticeReader holds; bytes are a log line. Raises FormatError."""
     kind = record[:1]
     if kind == b"L":
-        if b"\n" in record or len(record) > LINE_MOST + 1:
-            raise FormatError(f"notice: log line holds a newline or over {LINE_MOST} bytes: {quoted(record)}")
+        if b"\n" in record or len(record) > LINE_MAX + 1:
+            raise FormatError(f"notice: log line holds a newline or over {LINE_MAX} bytes: {quoted(record)}")
         return record[1:]
     if kind == b"C" or kind == b"A":
         return _unpack_arrived(record)
@@ -257,7 +257,7 @@ def _unpack_deferral(record: bytes) -> ClassifyDeferral:
     time, space, why = rest.partition(b" ")
     if not space or not time.isdigit() or len(time) > 18:
         raise FormatError(f"notice: not id, time and reason: {quoted(record)}")
-    return ClassifyDeferral(unpack_id(number), int(time), why[:WHY_MOST])
+    return ClassifyDeferral(unpack_id(number), int(time), why[:WHY_MAX])
 
 
 def _unpack_arrived(record: bytes) -> Arrived:
@@ -302,8 +302,8 @@ class CommandReader:
                 at += 1
                 continue
             end = data.find(b"\0", at)
-            if (end if end >= 0 else len(data)) - at > COMMAND_MOST:
-                raise FormatError(f"command: over {COMMAND_MOST} bytes")
+            if (end if end >= 0 else len(data)) - at > COMMAND_MAX:
+                raise FormatError(f"command: over {COMMAND_MAX} bytes")
             if end < 0:
                 break
             commands.append(_unpack_command(data[at:end]))
@@ -339,14 +339,14 @@ class NoticeReader:
         start, size = 0, len(data)
         while start < size:
             if data[start] in b"0123456789":
-                colon = data.find(b":", start, start + PREFIX_MOST + 1)
+                colon = data.find(b":", start, start + PREFIX_MAX + 1)
                 if colon < 0:
-                    if size - start > PREFIX_MOST:
+                    if size - start > PREFIX_MAX:
                         raise FormatError(f"notice: no length: {quoted(data[start : start + 20])}")
                     break
                 prefix = data[start:colon]
-                if not prefix.isdigit() or int(prefix) > NOTICE_MOST:
-                    raise FormatError(f"notice: no length up to {NOTICE_MOST}: {quoted(prefix)}")
+                if not prefix.isdigit() or int(prefix) > NOTICE_MAX:
+                    raise FormatError(f"notice: no length up to {NOTICE_MAX}: {quoted(prefix)}")
                 end = colon + 1 + int(prefix)
                 if end >= size:
                     break
@@ -355,8 +355,8 @@ class NoticeReader:
                 records.append(data[colon + 1 : end])
             else:
                 end = data.find(b"\0", start)
-                if (end if end >= 0 else size) - start > NOTICE_MOST:
-                    raise FormatError(f"notice: record over {NOTICE_MOST} bytes")
+                if (end if end >= 0 else size) - start > NOTICE_MAX:
+                    raise FormatError(f"notice: record over {NOTICE_MAX} bytes")
                 if end < 0:
                     break
                 records.append(data[start:end])

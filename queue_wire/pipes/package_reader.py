@@ -14,25 +14,25 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from queue_wire.files.envelope import ADDRESS_MOST
+from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError, quoted
-from queue_wire.pipes.qmtp import CR, FACTS, FACTS_MOST, GIVE_UP, LF, PIECE_MOST, unpack_facts
+from queue_wire.pipes.qmtp import CR, FACTS, FACTS_MAX, GIVE_UP, LF, PIECE_MAX, unpack_facts
 
 # The digits of a length: a message has less than a terabyte, an envelope less than a gigabyte.
 MESSAGE_DIGITS = 12
 ENVELOPE_DIGITS = 9
 # What a message may have of recipients, as mail in maildrop/.
-RECIPIENTS_MOST = 200_000
+RECIPIENTS_MAX = 200_000
 RECIPIENT_BYTES = 8 << 20
 # Invalid recipients: too long, or with a NUL. Each has an answer of its own, so a package with more of them is refused
 # as a whole.
-INVALID_MOST = 1000
+INVALID_MAX = 1000
 # What a recipient takes of memory besides its bytes.
 RECIPIENT_EXTRA = 64
 # Elements of the stream in one call of `next`, about a millisecond.
 STEPS = 400
 # Whole recipients are read in a loop of their own, so many at a time: a client may send 20,000 in one piece.
-WHOLE_MOST = 1000
+WHOLE_MAX = 1000
 WHOLE_A_STEP = 5
 _WHOLE = re.compile(rb"(0|[1-9][0-9]{0,3}):")
 # An envelope of up to SHORT bytes that is there whole is read in one step.
@@ -81,7 +81,7 @@ class Package(NamedTuple):
 
     sender: None if it is invalid: too long, or with a NUL. recipients: the valid ones, in order. invalid: the places of
     the others, from 0. sent: how many recipients were sent. too_many: they are over a limit, and incomplete here.
-    memory: the bytes that the recipients take. too_many_invalid: more than INVALID_MOST are, and none is stored.
+    memory: the bytes that the recipients take. too_many_invalid: more than INVALID_MAX are, and none is stored.
     """
 
     sender: bytes | None
@@ -125,7 +125,7 @@ class PackageReader:
     def __init__(
         self,
         protocol: Protocol | None = None,
-        recipients: int = RECIPIENTS_MOST,
+        recipients: int = RECIPIENTS_MAX,
         recipient_bytes: int = RECIPIENT_BYTES,
     ) -> None:
         self.protocol = protocol
@@ -303,8 +303,8 @@ class PackageReader:
             self._state = _Next.INNER
             return None
         if kind == FACTS:
-            if self._size > FACTS_MOST:
-                raise FormatError(f"facts of {self._size} bytes, limit {FACTS_MOST}")
+            if self._size > FACTS_MAX:
+                raise FormatError(f"facts of {self._size} bytes, limit {FACTS_MAX}")
             self._state = _Next.FACTS
             return None
         self._at += 1
@@ -338,9 +338,9 @@ class PackageReader:
             self._at += 1
             self._pieces = False
             self._state = _Next.GIVEN_UP
-        elif kind == FACTS and self._size <= FACTS_MOST:
+        elif kind == FACTS and self._size <= FACTS_MAX:
             self._state = _Next.FACTS
-        elif kind == LF and self._size <= PIECE_MOST:
+        elif kind == LF and self._size <= PIECE_MAX:
             self._at += 1
             self._left -= 1
             self._crlf = False
@@ -374,7 +374,7 @@ class PackageReader:
             return None
         begin = found.end()
         end = begin + int(found[1])
-        if end - begin > ADDRESS_MOST or (found := head(buffer, end)) is None:
+        if end - begin > ADDRESS_MAX or (found := head(buffer, end)) is None:
             return None
         at = found.end()
         size = int(found[1])
@@ -390,7 +390,7 @@ class PackageReader:
                 return None
             begin = found.end()
             end = begin + int(found[1])
-            if end >= last or buffer[end] != 0x2C or end - begin > ADDRESS_MOST:
+            if end >= last or buffer[end] != 0x2C or end - begin > ADDRESS_MAX:
                 return None
             recipients.append(buffer[begin:end])
             used += end - begin
@@ -422,7 +422,7 @@ class PackageReader:
         recipients, used, count = self._recipients, self._bytes, self._count
         most, most_bytes = self._recipients_most, self._bytes_most
         match = _WHOLE.match
-        last = count + WHOLE_MOST
+        last = count + WHOLE_MAX
         while count < last and (found := match(buffer, at)) is not None:
             begin = found.end()
             end = begin + int(found[1])
@@ -431,7 +431,7 @@ class PackageReader:
                 break
             if not over:
                 used += end - begin
-                if end - begin > ADDRESS_MOST or count >= most or used > most_bytes:
+                if end - begin > ADDRESS_MAX or count >= most or used > most_bytes:
                     break
                 address = buffer[begin:end]
                 if b"\0" in address:
@@ -445,9 +445,9 @@ class PackageReader:
     def _read_address(self) -> None:
         """Read an address and its comma. One that is too long, or one too many, is only passed over."""
         if not self._is_sender and not self._over:
-            used = self._bytes + min(self._size, ADDRESS_MOST)
+            used = self._bytes + min(self._size, ADDRESS_MAX)
             self._over = self._count >= self._recipients_most or used > self._bytes_most
-        if self._size <= ADDRESS_MOST and (self._is_sender or not self._over):
+        if self._size <= ADDRESS_MAX and (self._is_sender or not self._over):
             if len(self._buffer) - self._at <= self._size:
                 return
             address = self._buffer[self._at : self._at + self._size]
@@ -469,7 +469,7 @@ class PackageReader:
                 self._state = _Next.RECIPIENTS
             return
         if not self._over:
-            if address is None and len(self._invalid) == INVALID_MOST:
+            if address is None and len(self._invalid) == INVALID_MAX:
                 self._too_many_invalid = True
                 self.forget_recipients()
             elif address is None:

@@ -24,7 +24,7 @@ Our own extension: a client may send facts before a QMTP package, which they are
 
 A message in pieces is sent in the place of the first netstring of its package:
 
-    netstring   LF and a piece of the message with LF line ends, at most PIECE_MOST bytes; any number of them
+    netstring   LF and a piece of the message with LF line ends, at most PIECE_MAX bytes; any number of them
     netstring   + and facts other than pieces, which are known only now; anywhere among the pieces
     netstring   empty: the message is complete, sender and recipients follow;
                 or !: it is given up, is not answered, and its package ends here
@@ -52,14 +52,14 @@ LF = b"\n"
 CR = b"\r"
 MESSAGE_END = b","  # What comes after a message in one netstring.
 FACTS = b"+"
-FACTS_MOST = 4096
+FACTS_MAX = 4096
 NUMBER_PLACE = b"\0"
-CAUSE_MOST = 400  # Bytes of a cause.
-PIECE_MOST = 65536
+CAUSE_MAX = 400  # Bytes of a cause.
+PIECE_MAX = 65536
 PIECES_END = b"0:,"
 GIVE_UP = b"1:!,"
-ANSWER_MOST = 4096  # Bytes of an answer; queue-intake's own have at most TEXT_MOST and a letter.
-TEXT_MOST = 1000
+ANSWER_MAX = 4096  # Bytes of an answer; queue-intake's own have at most TEXT_MAX and a letter.
+TEXT_MAX = 1000
 
 
 class Answer:
@@ -99,7 +99,7 @@ def pack_package(message: bytes, sender: bytes, recipients: "Iterable[bytes]") -
 
 
 def pack_piece(data: bytes) -> bytes:
-    """Return a piece of a message with LF line ends, at most PIECE_MOST - 1 bytes."""
+    """Return a piece of a message with LF line ends, at most PIECE_MAX - 1 bytes."""
     return pack_netstring(LF + data)
 
 
@@ -152,7 +152,7 @@ def pack_facts(
         facts.append(b"pieces")
     for name, cause in ((b"hold=", hold), (b"copy=", copy)):
         if cause:
-            facts.append(name + cause[:CAUSE_MOST].translate(_PRINTABLE))
+            facts.append(name + cause[:CAUSE_MAX].translate(_PRINTABLE))
     if priority:
         facts.append(b"class=" + priority.encode("ascii"))
     return pack_netstring(FACTS + b"\0".join(facts))
@@ -169,7 +169,7 @@ def unpack_facts(payload: bytes) -> IntakeFacts:
             found.pieces = True
         elif fact.startswith((b"hold=", b"copy=")):
             cause = fact[5:]
-            if not cause or len(cause) > CAUSE_MOST or cause != cause.translate(_PRINTABLE):
+            if not cause or len(cause) > CAUSE_MAX or cause != cause.translate(_PRINTABLE):
                 raise FormatError(f"not a cause: {quoted(cause)}")
             if fact.startswith(b"hold="):
                 found.hold = cause
@@ -196,7 +196,7 @@ NUMBERS = pack_netstring(FACTS + b"numbers")
 
 def pack_answer(letter: bytes, text: bytes) -> bytes:
     """Return an answer as a netstring; control characters of the text become spaces, and its end is cut off."""
-    return pack_netstring(letter + text[:TEXT_MOST].translate(_PRINTABLE))
+    return pack_netstring(letter + text[:TEXT_MAX].translate(_PRINTABLE))
 
 
 _PRINTABLE = bytes(32 if byte < 32 or byte == 127 else byte for byte in range(256))
@@ -210,7 +210,7 @@ class AnswerReader:
     """
 
     def __init__(self) -> None:
-        self._reader = NetstringReader(ANSWER_MOST)
+        self._reader = NetstringReader(ANSWER_MAX)
 
     def feed(self, data: bytes) -> list[Answer]:
         self._reader.feed(data)

@@ -19,8 +19,8 @@ EXISTS = b"K"
 UNKNOWN = b"D"
 UNDECIDED = b"Z"
 # Bytes of the payload of a question: virtualdomains may put anything before an address.
-QUESTION_MOST = 8192
-VERDICT_MOST = 4096
+QUESTION_MAX = 8192
+VERDICT_MAX = 4096
 _LETTERS = (EXISTS, UNKNOWN, UNDECIDED)
 
 
@@ -54,7 +54,7 @@ def unpack_question(payload: bytes) -> RecipientQuestion:
 
 def pack_verdict(verdict: RecipientVerdict) -> bytes:
     """Return a verdict as a netstring; of a long text the end is left out."""
-    return pack_netstring((b"%d\0%s%s" % verdict)[:VERDICT_MOST])
+    return pack_netstring((b"%d\0%s%s" % verdict)[:VERDICT_MAX])
 
 
 def unpack_verdict(payload: bytes) -> RecipientVerdict:

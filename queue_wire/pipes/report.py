@@ -13,7 +13,7 @@ import re
 from typing import NamedTuple
 
 from queue_wire.format_error import FormatError, quoted
-from queue_wire.logline import LINE_MOST
+from queue_wire.logline import LINE_MAX
 from queue_wire.pipes.framing import pack_netstring
 
 SUCCESS = b"K"
@@ -85,7 +85,7 @@ def unpack_report(payload: bytes) -> Report | Ready | SettingsReport | LogLine:
         return Ready(int(fields[1]))
     if number == b"settings" and len(fields) == 2:
         return SettingsReport(fields[1])
-    if number == b"log" and len(fields) == 2 and len(fields[1]) <= LINE_MOST and _LINE.fullmatch(fields[1]):
+    if number == b"log" and len(fields) == 2 and len(fields[1]) <= LINE_MAX and _LINE.fullmatch(fields[1]):
         return LogLine(fields[1])
     if len(fields) < 3 or not number.isdigit() or len(number) > 18:
         raise FormatError(f"report: not number, scope, verdicts: {quoted(payload)}")

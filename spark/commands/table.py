@@ -20,7 +20,7 @@ MEASURED = 1000
 # What stands for the rest of a text that was cut.
 CUT = "…"
 # A text is not cut to less than this: free text, and names.
-LEAST_TEXT, LEAST_NAME = 30, 16
+TEXT_MIN, NAME_MIN = 30, 16
 # Columns that are left out first, in this order, where a report has them; then numbers, from the right.
 MINOR = (
     *("example", "uid", "qp", "key", "rbytes", "sbytes", "span", "at_limit"),
@@ -169,7 +169,7 @@ class _Texts:
         """Return what a column must have at least, if its values are as wide: only texts can be cut."""
         if not self.is_text(place):
             return 10**9
-        return LEAST_TEXT if self._spaced[place] else LEAST_NAME
+        return TEXT_MIN if self._spaced[place] else NAME_MIN
 
     def cell(self, value: object, place: int, short: bool) -> str:
         if value is None:

@@ -24,7 +24,7 @@ class _Size(click.ParamType[int]):
             size = parse_size(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        if size < LEAST_MEMORY:
+        if size < MEMORY_MIN:
             self.fail(f"{value} is too little; it needs 512m", param, ctx)
         return size
 
@@ -41,7 +41,7 @@ class _Seconds(click.ParamType[float]):
         return seconds
 
 
-LEAST_MEMORY = 512 << 20
+MEMORY_MIN = 512 << 20
 LONGEST = 366 * 86_400
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Up to so many bytes of logs are matched by the driver: Spark takes longer to begin than they take.
 DRIVER_BYTES = 160 << 20
 # Edges of more bytes than this in all are joined by executors.
-MOST_EDGES = 64 << 20
+EDGES_MAX = 64 << 20
 # Segments of less than a task's share are given to one task.
 _TASK_BYTES = 16 << 20
 
@@ -115,7 +115,7 @@ def match_apart(
     ]
     edges = sum(len(one.edge) for outcomes in found.values() for one in outcomes if isinstance(one.edge, bytes))
     large = any(isinstance(one.edge, str) for outcomes in found.values() for one in outcomes)
-    if len(joins) > 1 and (large or edges > MOST_EDGES):
+    if len(joins) > 1 and (large or edges > EDGES_MAX):
         yield from run(_run_join, joins)
     else:
         yield from map(_run_join, joins)

@@ -22,7 +22,7 @@ from spark.tables.partitions import escape_name, names_of
 # Rows of a table, date and host are held until they are so many bytes; then they are written as one row group.
 GROUP_BYTES = 32 << 20
 # At most so many files of a writer are open: a segment that spans years has a file for each date.
-MOST_OPEN = 32
+OPEN_MAX = 32
 # Files of fewer rows than this are written without dictionaries: these take a third of the time and of the bytes, and
 # so does Arrow's own schema, which tells nothing that the types of Parquet do not.
 PLAIN_ROWS = 10_000
@@ -96,7 +96,7 @@ class TableWriter:
             path = os.path.join(self._directory, file.path, f"{self._name}-{file.part}.parquet")
             _make_directory(os.path.dirname(path))
             file.writer = open_writer(path, rows.schema, table, few=last and rows.num_rows < PLAIN_ROWS)
-            if len(self._open) >= MOST_OPEN:
+            if len(self._open) >= OPEN_MAX:
                 self._finish(next(iter(self._open)))
             self._open[file] = None
         file.writer.write_table(rows, row_group_size=max(rows.num_rows, 1))

@@ -30,7 +30,7 @@ _NAME = re.compile(r"@[0-9a-f]{24}\.[su]")
 AT_WORK = frozenset(("current", "previous"))
 _PRINT = 1 << 16  # Bytes before the place up to which a file was read that make its fingerprint.
 _LOOK = 1 << 14
-LINE_MOST = 1 << 20  # What is longer without a newline is garbage, and not carried.
+LINE_MAX = 1 << 20  # What is longer without a newline is garbage, and not carried.
 _PLAIN = 3  # The entries of a file that is not compressed: size, fingerprint, lines.
 _REMEMBERED = 1000  # Files of a stream that are gone and still known.
 
@@ -222,9 +222,9 @@ class Joiner:
     def _unpack(self, packing: str, name: str, looks: Sequence[tuple[int, int]]) -> packed.Shape:
         path, most = self._path(name), self._keep.most
         if self._place.local is None:
-            return packed.look_through(packing, io.BytesIO(self._place.read(path)), LINE_MOST, looks, most)
+            return packed.look_through(packing, io.BytesIO(self._place.read(path)), LINE_MAX, looks, most)
         with open(posixpath.join(self._place.local, path), "rb") as raw:
-            return packed.look_through(packing, raw, LINE_MOST, looks, most)
+            return packed.look_through(packing, raw, LINE_MAX, looks, most)
 
     def _end(self, path: str, start: int, size: int) -> bytes:
         """Return the end of what is new in a file: with a newline in it, if there is one in the last MB."""
@@ -232,7 +232,7 @@ class Joiner:
         while True:
             begin = max(start, size - look)
             data = self._place.read(path, begin, size - begin)
-            if b"\n" in data or begin == start or look > LINE_MOST:
+            if b"\n" in data or begin == start or look > LINE_MAX:
                 return data
             look *= 4
 
@@ -283,7 +283,7 @@ class Joiner:
         if not log.packing:
             self._known[name] = [log.size, self._print(name, log.size), lines]
         self._last = name
-        if len(self._carried) > LINE_MOST:
+        if len(self._carried) > LINE_MAX:
             self._tear()
 
     def _add(self, log: _Log, lines: int, end: int) -> None:

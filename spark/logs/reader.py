@@ -10,14 +10,14 @@ from typing import BinaryIO
 import numpy as np
 
 from spark.logs import packed
-from spark.logs.joints import LINE_MOST
+from spark.logs.joints import LINE_MAX
 from spark.logs.plan import Part
 from spark.match.grammar import parse_event
 from spark.match.lines import Lines
 
 BLOCK = 4 << 20
 # A block has no more lines than this, so that one of newlines does not take many times its size.
-_MOST_LINES = 1 << 16
+_LINES_MAX = 1 << 16
 _STAMP = re.compile(rb"@[0-9a-f]{24} ")
 _NULS = re.compile(rb"\0+")
 
@@ -71,7 +71,7 @@ def _lines_of(part: Part, before: int, contents: Mapping[str, bytes]) -> Iterato
                 rest.add(chunk)
         if rest.line:
             # A line too long to be carried whose end is not written yet, or a file that has become shorter meanwhile.
-            yield _one_line(part, rest.line[:LINE_MOST], None if joined else first, True)
+            yield _one_line(part, rest.line[:LINE_MAX], None if joined else first, True)
 
 
 class _Rest:
@@ -86,9 +86,9 @@ class _Rest:
 
     def add(self, more: bytes) -> None:
         self.line += more
-        if self.is_long or len(self.line) > LINE_MOST:
+        if self.is_long or len(self.line) > LINE_MAX:
             self.is_long = True
-            self.line = _NULS.sub(b"\0", self.line)[: LINE_MOST + 1]
+            self.line = _NULS.sub(b"\0", self.line)[: LINE_MAX + 1]
 
 
 @contextmanager
@@ -122,17 +122,17 @@ def _one_line(part: Part, line: bytes, first: int | None, torn: bool) -> Lines:
 def _any_line(part: Part, line: bytes, first: int | None) -> Lines:
     """Return a line as it is, or its beginning where it is too long, as cut short."""
     line = _Rest(line).line
-    return _one_line(part, line[:LINE_MOST], first, len(line) > LINE_MOST)
+    return _one_line(part, line[:LINE_MAX], first, len(line) > LINE_MAX)
 
 
 def _portions(lines: Lines) -> Iterator[Lines]:
     """Yield the lines, not too many at once."""
     count = len(lines.starts)
-    if count <= _MOST_LINES:
+    if count <= _LINES_MAX:
         yield lines
         return
-    for at in range(0, count, _MOST_LINES):
-        starts, ends = lines.starts[at : at + _MOST_LINES], lines.ends[at : at + _MOST_LINES]
+    for at in range(0, count, _LINES_MAX):
+        starts, ends = lines.starts[at : at + _LINES_MAX], lines.ends[at : at + _LINES_MAX]
         begin = int(starts[0])
         first = None if lines.first is None else lines.first + at
         data = lines.data[begin : int(ends[-1]) + 1]
@@ -143,7 +143,7 @@ def _blocks(part: Part, data: bytes, first: int) -> Iterator[Lines]:
     """Yield whole lines, the last of which ends with a newline; one that is too long to be a line as cut short."""
     lines = _block(part, data, first)
     done = 0
-    for place in np.flatnonzero(lines.ends - lines.starts > LINE_MOST).tolist():
+    for place in np.flatnonzero(lines.ends - lines.starts > LINE_MAX).tolist():
         begin = int(lines.starts[place])
         if place > done:
             yield _block(part, data[int(lines.starts[done]) : begin], first + done)

@@ -26,10 +26,10 @@ _NOT_LOGS = frozenset(("lock", "state", "newstate", "config", "processed"))
 _NO_HOST = "__HIVE_DEFAULT_PARTITION__"
 _TRIES = 5
 # Bytes that a directory's name may have.
-_NAME_MOST = 255
-# Up to so many bytes, what is new in a growing log is kept in memory; of all logs together up to MOST_KEPT.
+_NAME_MAX = 255
+# Up to so many bytes, what is new in a growing log is kept in memory; of all logs together up to KEPT_MAX.
 _KEPT = 1 << 18
-MOST_KEPT = 32 << 20
+KEPT_MAX = 32 << 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _NO_ROOM_TEXTS = ("no space left on device", "disk quota exceeded")
 
@@ -55,8 +55,8 @@ def plan(
         listed = _list_all(place, streams) if place.local is not None else {}
     except OSError as error:
         raise _trouble(error, place) from error
-    most = MOST_KEPT if place.local is not None and _new_bytes(listed, streams, state) <= MOST_KEPT else _KEPT
-    room = _Room(MOST_KEPT)
+    most = KEPT_MAX if place.local is not None and _new_bytes(listed, streams, state) <= KEPT_MAX else _KEPT
+    room = _Room(KEPT_MAX)
 
     def look(number: int, below: str, stream: Stream) -> Joined | Exception:
         keep = _Keeper(place, staging, str(number), most, room)
@@ -254,7 +254,7 @@ def _unfit(host: str, below: str) -> str | None:
         return "its name is not UTF-8; rename it"
     if host == _NO_HOST:
         return f"no host may be called {_NO_HOST}; rename it"
-    if len(f"host={escape_name(host)}".encode()) > _NAME_MOST:
+    if len(f"host={escape_name(host)}".encode()) > _NAME_MAX:
         return "its host's name is too long; rename it"
     return None
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from spark.match.reasons import MANGLED, NOTHING, Describer, Said
-from spark.match.rows import LEVEL, NAMES, TEXT_MOST, Columns, Rows, add_address, add_facts, column_of, fill
+from spark.match.rows import LEVEL, NAMES, TEXT_MAX, Columns, Rows, add_address, add_facts, column_of, fill
 from spark.match.rules import AlertRow, DeliveryRow, Found
 from spark.match.state import Message
 
@@ -77,7 +77,7 @@ def _intervals(found: Found) -> Columns:
 
 
 def _alerts(found: list[AlertRow]) -> Columns:
-    texts = [text[: 4 * TEXT_MOST].decode(errors="ignore")[:TEXT_MOST] for _, _, text in found]
+    texts = [text[: 4 * TEXT_MAX].decode(errors="ignore")[:TEXT_MAX] for _, _, text in found]
     return {
         "time_ns": column_of(found, 0),
         "kind": column_of(found, 1),

@@ -18,7 +18,7 @@ from spark.match.smtp_log import born_of
 StoredKey: TypeAlias = tuple[bytes, bytes, bytes]
 # A row by column name, but for host and queue; texts may be bytes.
 Row: TypeAlias = dict[str, Any]
-RECIPIENT_MOST = 300  # Bytes of a recipient that `done` has.
+RECIPIENT_MAX = 300  # Bytes of a recipient that `done` has.
 _RESULTS = {b"success": "success", b"failure": "failure", b"deferral": "deferral", b"requeued": "requeued"}
 
 
@@ -74,7 +74,7 @@ class OnDemandRows:
 
 def key_of(domain: bytes, long_id: bytes, recipient: bytes) -> StoredKey:
     """Return what a stored recipient is known by in all its lines."""
-    return domain, long_id, recipient[:RECIPIENT_MOST]
+    return domain, long_id, recipient[:RECIPIENT_MAX]
 
 
 def push(stored: OpenRecipients, key: StoredKey, one: OpenStored) -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from spark.match.block import Block
 from spark.match.lines import Lines
-from spark.match.rows import TEXT_MOST, fill
+from spark.match.rows import TEXT_MAX, fill
 from spark.match.text import escape
 
 
@@ -22,7 +22,7 @@ class Quarantine:
         """Add the line at a place in the block, as it is now."""
         number = None if self._first is None else self._first + int(block.numbers[place])
         # A character has four bytes at most; what is cut in two here is behind the last that is kept.
-        text = escape(block.line(place)[: 4 * TEXT_MOST + 4]).decode()[:TEXT_MOST]
+        text = escape(block.line(place)[: 4 * TEXT_MAX + 4]).decode()[:TEXT_MAX]
         self._rows.append((number, time_ns, reason, text))
 
     def rows(self) -> pa.RecordBatch | None:

@@ -19,7 +19,7 @@ Columns: TypeAlias = dict[str, Any]
 
 FACTS = ("qp", "uid", "sender", "bytes", "birth_ns", "info_ns")
 LEVEL = ("local_now", "local_limit", "remote_now", "remote_limit")
-TEXT_MOST = 1000  # Characters that are kept of a line that is text.
+TEXT_MAX = 1000  # Characters that are kept of a line that is text.
 _DAY = 86_400_000_000_000
 
 

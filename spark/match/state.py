@@ -23,7 +23,7 @@ Level: TypeAlias = tuple[int, int, int, int]
 
 # Columns of a message's row that are attributes of Message.
 _COPIED = ("successes", "failures", "deferrals", "bounce_qp", "bounce_of", "again_ns", "fate")
-_WORDS_MOST = 100  # Unknown first words that are counted each for itself.
+_WORDS_MAX = 100  # Unknown first words that are counted each for itself.
 _OTHERS = "(others)"
 SLICE = 10_000  # Messages that are packed or unpacked at once.
 
@@ -309,7 +309,7 @@ class State:
 def add_words(counts: Counter[str], words: Mapping[str, int]) -> None:
     """Add words to counts of unknown ones; all together those that come when there are very many."""
     for word, count in words.items():
-        many = len(counts) >= _WORDS_MOST and word not in counts
+        many = len(counts) >= _WORDS_MAX and word not in counts
         counts[_OTHERS if many else word] += count
 
 

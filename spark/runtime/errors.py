@@ -23,7 +23,7 @@ OUT_OF_MEMORY = "Java is out of memory (--conf spark.driver.memory=4g gives it m
 # Exceptions whose text needs no name before it.
 TELLING = ("AnalysisException", "FileNotFoundException", "IOException", "SparkException", "SparkRuntimeException")
 # Spark's own words around a cause are many and long, and a cycle of causes has been seen.
-MOST_CAUSES = 20
+CAUSES_MAX = 20
 
 
 def java_reason(error: BaseException) -> str:
@@ -50,7 +50,7 @@ def is_missing(error: BaseException) -> bool:
 
 def _causes(exception: Any) -> list[str]:
     texts: list[str] = []
-    while exception is not None and len(texts) < MOST_CAUSES:
+    while exception is not None and len(texts) < CAUSES_MAX:
         name = str(exception.getClass().getSimpleName())
         message = exception.getMessage()
         texts.append(message if message and name in TELLING else f"{name}: {message}" if message else name)

@@ -16,9 +16,9 @@ from spark.watch.memory import give_back, resident
 
 Value = TypeVar("Value")
 
-# Of what all may take, the share of Java's heap; Java needs nearly as much besides, and Spark no less than LEAST_HEAP.
+# Of what all may take, the share of Java's heap; Java needs nearly as much besides, and Spark no less than HEAP_MIN.
 HEAP_SHARE = 0.5
-LEAST_HEAP = 512 << 20
+HEAP_MIN = 512 << 20
 # Of what all may take, what this process may have without Java.
 OWN_SHARE = 0.5
 # And of that, what DuckDB may have while it makes the page.
@@ -31,7 +31,7 @@ class LakeWork:
     def __init__(
         self, order: Order, page: Path | None, memory: int, master: str | None, settings: Mapping[str, str]
     ) -> None:
-        heap = max(int(memory * HEAP_SHARE), LEAST_HEAP) >> 20
+        heap = max(int(memory * HEAP_SHARE), HEAP_MIN) >> 20
         asked = dict(settings) if master is None else {**settings, "spark.master": master}
         self._order = dataclasses.replace(order, settings=asked)
         self._page = page

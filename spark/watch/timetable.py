@@ -14,7 +14,7 @@ LONGEST_PAUSE = 900.0
 # is not, or so many batches have written files.
 QUIET_TIDY = 3600.0
 LATEST_TIDY = 86400.0
-MOST_BATCHES = 240
+BATCHES_MAX = 240
 # Quiet is a batch with at most this share of the lines that batches have on average, of the last dozen or so.
 QUIET_SHARE = 0.5
 _WEIGHT = 1 / 12
@@ -81,7 +81,7 @@ class Timetable:
             return True
         if not self._untidy or self._failures:
             return False
-        return self._written >= MOST_BATCHES or (self._quiet and past >= QUIET_TIDY)
+        return self._written >= BATCHES_MAX or (self._quiet and past >= QUIET_TIDY)
 
     def tidied(self, now: float) -> None:
         """Note that the lake was tidied, or that this failed."""

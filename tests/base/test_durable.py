@@ -15,7 +15,7 @@ import pytest
 
 from queue_base import durable
 from queue_base.durable import (
-    HELD_MOST,
+    HELD_MAX,
     PARALLEL,
     SAMPLE,
     Commit,
@@ -188,7 +188,7 @@ def test_nothing_is_synced_twice(tmp_path: Path, synced: Synced) -> None:
     assert len(synced.paths) == 3
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, PARALLEL, 100, HELD_MOST + 100])
+@pytest.mark.parametrize("count", [1, 2, 3, PARALLEL, 100, HELD_MAX + 100])
 def test_each_file_of_a_group_is_synced_once_and_its_directory_too(tmp_path: Path, synced: Synced, count: int) -> None:
     commit = Commit()
     for number in range(count):
@@ -197,11 +197,11 @@ def test_each_file_of_a_group_is_synced_once_and_its_directory_too(tmp_path: Pat
     commit.sync()
 
     assert sorted(synced.paths) == sorted([str(tmp_path), *(f"{tmp_path}/{number}" for number in range(count))])
-    assert commit.syncs == (2 if count > HELD_MOST else 1)
+    assert commit.syncs == (2 if count > HELD_MAX else 1)
     assert open_files(tmp_path) == []
 
 
-@pytest.mark.parametrize("count", [1, PARALLEL, HELD_MOST + 100])
+@pytest.mark.parametrize("count", [1, PARALLEL, HELD_MAX + 100])
 @pytest.mark.parametrize("which", ["first", "last", "directory"])
 def test_an_error_of_one_file_fails_the_sync_for_good(tmp_path: Path, synced: Synced, count: int, which: str) -> None:
     commit = Commit()

@@ -12,7 +12,7 @@ import pytest
 from queue_admin.messages.survey import look
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
-from queue_wire.files.envelope import ADDRESS_MOST
+from queue_wire.files.envelope import ADDRESS_MAX
 from support.inject.injectors import (
     OWNER,
     ROOT,
@@ -107,7 +107,7 @@ def refused(home: Home, outcome: Outcome, code: int, *words: bytes) -> None:
 
 
 def test_the_longest_address_is_taken_and_one_byte_more_refused(home: Home) -> None:
-    longest = b"x" * (ADDRESS_MOST - 12) + b"@example.net"
+    longest = b"x" * (ADDRESS_MAX - 12) + b"@example.net"
     for size, code in ((0, 0), (1, 11), (2, 11)):
         for form in (b"F%s\0Tb@c\0\0", b"Fa@b\0T%s\0\0"):
             assert enqueue(home, b"x", form % (b"y" * size + longest)).code == code

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.queue.inflow import LEAST_FREE
+from queue_base.queue.inflow import FREE_MIN
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter
 from queue_intake import client_connection as module
@@ -90,7 +90,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def free_are(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the disk have so many bytes for mail."""
-    free = most + LEAST_FREE
+    free = most + FREE_MIN
     found = os.statvfs_result((1, 1, free, free, free, 10**6, 10**6, 10**6, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda place: found)
 

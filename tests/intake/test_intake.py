@@ -17,7 +17,7 @@ from queue_admin.checks.inspection import inspect_messages
 from queue_base.home import Home
 from queue_base.queue.hold_marks import DELETED, read_mark
 from queue_base.queue.layout import HELD_BIT, open_layout
-from queue_base.queue.postman import COPIES_MOST
+from queue_base.queue.postman import COPIES_MAX
 from queue_wire.pipes.qmtp import GIVE_UP, PIECES_END, pack_envelope, pack_facts, pack_piece
 from support.inject.injectors import OWNER, ROOT, USER, is_empty, only, queued, shared_home, states
 from support.intake.intake_daemon import Client, IntakeDaemon, ask, qmqp, qmtp
@@ -194,13 +194,13 @@ def test_a_copy_for_the_postmaster_stays_when_its_message_has_gone(intake: Intak
 
 def test_a_full_postman_refuses_no_mail(intake: IntakeDaemon) -> None:
     place = Path(intake.home.queue, "postman")
-    for number in range(COPIES_MOST):
+    for number in range(COPIES_MAX):
         (place / f"old{number}").touch()
     with Client(intake.home) as client:
         client.send(pack_facts(copy=b"x") + qmtp(MAIL, b"ann", [b"bob"]))
         assert mess_of(client.answer()) == only(intake.home).number
     intake.wait_for(b"no copy for the postmaster was made: ")
-    assert len(os.listdir(place)) == COPIES_MOST
+    assert len(os.listdir(place)) == COPIES_MAX
 
 
 def test_another_user_cannot_have_a_message_held_or_copied(intake: IntakeDaemon) -> None:

@@ -11,7 +11,7 @@ from queue_base import users
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_base.users import alias_account, find_user, passwd_entry, takes_mail
-from queue_wire.mailbox import NAME_MOST, Account, break_name, find_mailbox
+from queue_wire.mailbox import NAME_MAX, Account, break_name, find_mailbox
 
 ALIAS = Account("alias", 7790, 2108, "/var/queue/alias")
 USERS = {
@@ -53,7 +53,7 @@ def test_the_longest_user_name_before_a_dash_wins_and_alias_has_the_rest(
 @given(st.binary(min_size=1, max_size=80))
 def test_only_names_of_a_user_s_length_are_looked_up_and_each_part_is_kept(local: bytes) -> None:
     for name, dash, extension in break_name(local):
-        assert 0 < len(name) <= NAME_MOST and name == name.lower()
+        assert 0 < len(name) <= NAME_MAX and name == name.lower()
         assert (name + dash + extension).lower() == local.lower()
         assert local.endswith(dash + extension)
 

@@ -1,6 +1,6 @@
 """What a run tries next: groups in order, clusters one after the other, and what each purpose takes."""
 
-from queue_ondemand.domain_run import GROUP_MOST, ChosenRecords, DomainRun, Purpose
+from queue_ondemand.domain_run import GROUP_MAX, ChosenRecords, DomainRun, Purpose
 from queue_wire.files.cluster import ClusterRecord, StoredRecipient
 from queue_wire.files.stored_order import WHOLE
 
@@ -34,9 +34,9 @@ def test_recipients_of_one_message_that_follow_each_other_are_one_group() -> Non
 
 def test_a_group_has_a_limit() -> None:
     found = run()
-    found.load([record(offset, 7) for offset in range(GROUP_MOST + 2)])
+    found.load([record(offset, 7) for offset in range(GROUP_MAX + 2)])
 
-    assert [len(group) for group in groups(found)] == [GROUP_MOST, 2]
+    assert [len(group) for group in groups(found)] == [GROUP_MAX, 2]
 
 
 def test_a_run_that_stops_takes_nothing_more_and_knows_the_oldest_that_stays() -> None:

@@ -1,6 +1,6 @@
 """When domains are probed and looked through: intervals that grow, and times that are changed or forgotten."""
 
-from queue_ondemand.domain_times import INTERVAL_MOST, DomainTimes, Wake
+from queue_ondemand.domain_times import INTERVAL_MAX, DomainTimes, Wake
 
 A, B = b"a.example", b"b.example"
 
@@ -20,7 +20,7 @@ def test_each_failed_probe_doubles_the_interval_up_to_a_day() -> None:
         assert not times.unreachable(A, now), "new mail is tried while the probe is under way"
 
     assert waits == [1800, 3600, 7200, 14400, 28800, 57600, 86400, 86400, 86400]
-    assert waits[-1] == INTERVAL_MOST
+    assert waits[-1] == INTERVAL_MAX
 
 
 def test_attempts_that_fail_before_the_next_probe_leave_its_time() -> None:

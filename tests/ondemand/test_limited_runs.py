@@ -130,7 +130,7 @@ def world(home: Home) -> Iterator[World]:
 
 
 def test_a_run_over_its_rate_waits_and_keeps_no_other_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper_module, "RUNS_MOST", 1)
+    monkeypatch.setattr(keeper_module, "RUNS_MAX", 1)
     assert world.ask(FLUSH) == world.ask(FLUSH, b"other.example") == STARTED
     world.until(lambda: world.waits and not world.stored(b"other.example"))
     assert [job.recipients[0] for job in world.jobs if job.nexthop == DOMAIN] == [
@@ -204,7 +204,7 @@ def test_a_run_that_waits_for_a_place_takes_it_when_an_attempt_ends(home: Home) 
 def test_many_runs_that_wait_have_no_records_in_memory_and_go_on_where_they_were(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_module, "LOADED_MOST", 0)
+    monkeypatch.setattr(keeper_module, "LOADED_MAX", 0)
     found = World(home, b"customer.example:1/1\n")
     assert found.ask(FLUSH) == STARTED
     found.until(lambda: found.waits)
@@ -268,7 +268,7 @@ def test_what_expires_while_a_run_waits_for_its_rate_is_returned(home: Home, mon
 def test_very_many_orders_whose_mail_is_gone_end_one_after_the_other(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_module, "RUNS_MOST", 1)
+    monkeypatch.setattr(keeper_module, "RUNS_MAX", 1)
     found = World(home, b"")
     found.answers_jobs = False
     assert found.ask(FLUSH) == STARTED

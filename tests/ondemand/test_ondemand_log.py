@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_wire import logline
-from queue_wire.logline import LINE_MOST
+from queue_wire.logline import LINE_MAX
 from queue_wire.pipes.report import LogLine, unpack_report
 from spark.match.grammar import parse_event
 
@@ -29,7 +29,7 @@ def test_each_line_is_one_event_that_the_log_pipeline_knows_and_queue_send_takes
     sender: bytes, recipient: bytes, text: bytes
 ) -> None:
     for line in lines(sender, recipient, text):
-        assert len(line) <= LINE_MOST
+        assert len(line) <= LINE_MAX
         event = parse_event(line)
         assert event is not None and event[0].startswith("ondemand"), line
         assert unpack_report(b"log\0" + line) == LogLine(line)

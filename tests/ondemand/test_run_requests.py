@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from queue_base.daemon.unix_sockets import is_stream
 from queue_ondemand import returned_mail, run_requests
-from queue_ondemand.returned_mail import TOLD_MOST, RequeuedIds
-from queue_ondemand.run_requests import REQUESTS_MOST, EtrnLimits
+from queue_ondemand.returned_mail import TOLD_MAX, RequeuedIds
+from queue_ondemand.run_requests import REQUESTS_MAX, EtrnLimits
 from queue_wire.admin.ondemand_socket import (
     COMMANDS,
-    REQUEST_MOST,
+    REQUEST_MAX,
     WORDS,
     RequeuedMessage,
     RunAnswer,
@@ -42,14 +42,14 @@ def test_a_domain_is_delivered_once_in_the_interval() -> None:
 
 def test_a_client_has_so_many_requests_in_the_interval() -> None:
     limits = EtrnLimits()
-    allowed = [limits.allows_client(b"192.0.2.1", 60, float(second)) for second in range(REQUESTS_MOST + 5)]
-    assert allowed == [True] * REQUESTS_MOST + [False] * 5
+    allowed = [limits.allows_client(b"192.0.2.1", 60, float(second)) for second in range(REQUESTS_MAX + 5)]
+    assert allowed == [True] * REQUESTS_MAX + [False] * 5
     assert limits.allows_client(b"192.0.2.2", 60, 25.0)
     assert limits.allows_client(b"192.0.2.1", 60, 60.0)
 
 
 def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_requests, "REMEMBERED_MOST", 2)
+    monkeypatch.setattr(run_requests, "REMEMBERED_MAX", 2)
     limits = EtrnLimits()
     for name in (b"a", b"b", b"c"):
         assert limits.allows_domain(name, 60, 0.0)
@@ -110,13 +110,13 @@ def test_only_a_connection_is_taken_for_atrn(tmp_path: Path) -> None:
 def test_new_ids_are_told_once_by_their_order_and_fit_in_an_answer() -> None:
     ids = RequeuedIds()
     name = b"d" * 255
-    for number in range(TOLD_MOST + 1):
+    for number in range(TOLD_MAX + 1):
         ids.note("1.2", name, f"{1 << 63}-{'z' * 13}", f"{number}-b")
     ids.note("1.3", b"other.example", "1-a", "-")
     first = ids.take("1.2")
-    assert len(pack_run_answer(RunAnswer(b"started", first))) < REQUEST_MOST
+    assert len(pack_run_answer(RunAnswer(b"started", first))) < REQUEST_MAX
     told = [each.new for each in unpack_requeued(first) + unpack_requeued(ids.take("1.2"))]
-    assert told == [f"{number}-b" for number in range(TOLD_MOST + 1)]
+    assert told == [f"{number}-b" for number in range(TOLD_MAX + 1)]
     assert (ids.take("1.2"), ids.take("1.4")) == (b"", b"")
     assert unpack_requeued(ids.take("1.3")) == [RequeuedMessage(b"other.example", "1-a", "-")]
     with pytest.raises(FormatError):
@@ -124,7 +124,7 @@ def test_new_ids_are_told_once_by_their_order_and_fit_in_an_answer() -> None:
 
 
 def test_new_ids_that_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(returned_mail, "KEPT_IDS_MOST", 3)
+    monkeypatch.setattr(returned_mail, "KEPT_IDS_MAX", 3)
     ids = RequeuedIds()
     for order in ("1", "1", "2", "3", "3"):
         ids.note(order, b"d", "1-a", "1-b")

@@ -246,7 +246,7 @@ def test_what_a_program_leaves_behind_may_write_for_ever(home: RemoteHome, monke
     """Its pipes are never empty then: once the program has exited they are read a little, not until they are."""
     monkeypatch.setattr(program_module, "os", Endless())
     # What it says on stderr is not limited in any case.
-    monkeypatch.setattr(program_module, "OUTPUT_MOST", 1 << 40)
+    monkeypatch.setattr(program_module, "OUTPUT_MAX", 1 << 40)
 
     async def deliver() -> PartOutcome:
         arguments = [b"b.example", b"from@a.example", b"to@b.example"]

@@ -66,14 +66,14 @@ def test_all_slices_together_read_the_file_little_more_than_once_and_a_turn_read
 
 
 def test_every_recipient_of_many_slices_is_tried_once_and_those_that_are_left_wait(home: Home, loop: Loop) -> None:
-    names = recipients(2 * slices.RECIPIENTS_MOST + 300)
+    names = recipients(2 * slices.RECIPIENTS_MAX + 300)
     message = classified_message(home, remote=names)
     loop.arrive(message)
     tried: list[bytes] = []
     while len(tried) < len(names):
         loop.settle()
         assert loop.jobs
-        assert sum(len(job.recipients) for job in loop.jobs) <= slices.RECIPIENTS_MOST
+        assert sum(len(job.recipients) for job in loop.jobs) <= slices.RECIPIENTS_MAX
         for job in list(loop.jobs):
             # Of the first slice one is deferred; the others are done.
             verdicts = [b"Zlater" if name == b"user7@c.example" else b"Kok" for name in job.recipients]
@@ -88,7 +88,7 @@ def test_every_recipient_of_many_slices_is_tried_once_and_those_that_are_left_wa
 
 
 def test_a_message_of_many_slices_whose_recipients_are_all_done_ends(home: Home, loop: Loop) -> None:
-    message = classified_message(home, remote=recipients(slices.RECIPIENTS_MOST + 1))
+    message = classified_message(home, remote=recipients(slices.RECIPIENTS_MAX + 1))
     loop.arrive(message)
     for _ in range(30):
         loop.settle()
@@ -165,7 +165,7 @@ def test_a_long_file_with_garbage_in_it_is_parked_and_what_was_loaded_before_is_
             delivered += len(job.recipients)
             loop.report(job, *[b"Kok"] * len(job.recipients))
     assert message in loop.messages.store.parked and not loop.messages.is_loaded(message)
-    assert 0 < delivered < 2500 and delivered % slices.RECIPIENTS_MOST == 0
+    assert 0 < delivered < 2500 and delivered % slices.RECIPIENTS_MAX == 0
     assert file(home, "corrupt", message).exists()
 
 

@@ -5,7 +5,7 @@ import scramp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_smtp.auth import ROUNDS_MOST, Credentials, Mechanism, Scram, choose
+from queue_smtp.auth import ROUNDS_MAX, Credentials, Mechanism, Scram, choose
 from queue_wire.format_error import FormatError
 
 LOGIN = Credentials(b"ann", b"se:cret", False)
@@ -107,7 +107,7 @@ def test_scram_does_not_compute_for_hours() -> None:
     client = chosen(ALL)
     nonce = (client.initial() or b"").rpartition(b"r=")[2]
     with pytest.raises(FormatError, match="rounds"):
-        client.answer(b"r=%sx,s=%s,i=%d" % (nonce, b"QUJD" * 6, ROUNDS_MOST + 1))
+        client.answer(b"r=%sx,s=%s,i=%d" % (nonce, b"QUJD" * 6, ROUNDS_MAX + 1))
 
 
 def test_credentials_do_not_show_their_password() -> None:

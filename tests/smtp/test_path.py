@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_smtp.path import PATH_MOST, pack_path, pack_utf8_path
+from queue_smtp.path import PATH_MAX, pack_path, pack_utf8_path
 from queue_wire.format_error import FormatError
 
 
@@ -66,8 +66,8 @@ def test_control_characters_and_what_is_not_utf8_get_into_no_command(harm: bytes
 def test_a_path_that_would_make_a_command_too_long_is_refused(letter: str, domain: str) -> None:
     at = "@" if domain else ""
     one, two = (len(pack_any(f"{letter * count}{at}{domain}".encode())) for count in (1, 2))
-    most = (PATH_MOST - one) // (two - one) + 1
-    assert len(pack_any(f"{letter * most}{at}{domain}".encode())) <= PATH_MOST
+    most = (PATH_MAX - one) // (two - one) + 1
+    assert len(pack_any(f"{letter * most}{at}{domain}".encode())) <= PATH_MAX
     with pytest.raises(FormatError, match="too long"):
         pack_any(f"{letter * (most + 1)}{at}{domain}".encode())
 

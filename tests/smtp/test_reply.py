@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_smtp.reply import LINE_MOST, REPLY_MOST, TEXT_MOST, Reply, ReplyReader
+from queue_smtp.reply import LINE_MAX, REPLY_MAX, TEXT_MAX, Reply, ReplyReader
 from queue_wire.format_error import FormatError
 
 STREAM = b"220 hello\r\n250-one\r\n250-two\r\n250 three\r\n354\r\n"
@@ -62,18 +62,18 @@ def test_codes_of_one_class_may_be_mixed_and_the_last_one_counts() -> None:
 
 def test_a_line_that_never_ends_is_refused() -> None:
     with pytest.raises(FormatError):
-        read_all(*[b"2" * 1000] * (LINE_MOST // 1000 + 1))
+        read_all(*[b"2" * 1000] * (LINE_MAX // 1000 + 1))
 
 
 def test_a_reply_that_never_ends_is_refused() -> None:
     with pytest.raises(FormatError):
-        read_all(*[b"250-" + b"x" * 996 + b"\r\n"] * (REPLY_MOST // 1000 + 1))
+        read_all(*[b"250-" + b"x" * 996 + b"\r\n"] * (REPLY_MAX // 1000 + 1))
 
 
 def test_the_text_of_a_long_reply_is_cut() -> None:
     [reply] = read_all(b"250-" + b"x" * 8000 + b"\r\n250-" + b"y" * 8000 + b"\r\n250 ok\r\n")
     assert reply.code == 250
-    assert len(reply.text) == TEXT_MOST
+    assert len(reply.text) == TEXT_MAX
 
 
 @given(st.lists(st.binary(max_size=60), max_size=6))

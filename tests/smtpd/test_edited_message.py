@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from queue_smtpd.milter import message_spool
 from queue_smtpd.milter.edited_message import (
-    HEADER_MOST,
+    HEADER_MAX,
     EditedMessage,
     Found,
     Steps,
@@ -42,7 +42,7 @@ def spooled(text: bytes, memory: SpoolMemory | None = None) -> MessageSpool:
 
 
 def edited(spool: MessageSpool) -> EditedMessage:
-    return EditedMessage(RECEIVED, run_steps(parse_header(spool.head(HEADER_MOST))), spool)
+    return EditedMessage(RECEIVED, run_steps(parse_header(spool.head(HEADER_MAX))), spool)
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200)))

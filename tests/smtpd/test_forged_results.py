@@ -15,7 +15,7 @@ from queue_remote.message.arc_seal import find_results
 from queue_remote.message.dkim_signature import wire_fields
 from queue_smtpd.config import read_config
 from queue_smtpd.sessions.client_facts import ClientFacts
-from queue_smtpd.sessions.forged_results import FIELD_MOST, ForgedResults
+from queue_smtpd.sessions.forged_results import FIELD_MAX, ForgedResults
 from support.inject.injectors import shared_home
 from support.smtpd.sessions import STRANGER, DrivenSession
 
@@ -64,10 +64,10 @@ FORGED = [
     # Nobody can say whose they are.
     b"Authentication-Results: (never ends; mx.example.org; none\n",
     b'Authentication-Results: "never ends; none\n',
-    b"Authentication-Results: " + b"(c)" * FIELD_MOST + b" mx.example.org; none\n",
-    b"Authentication-Results: " + b"\n " * FIELD_MOST + b" mx.example.org; none\n",
-    b"Authentication-Results" + b" " * FIELD_MOST + b": mx.example.org; none\n",
-    b"Authentication-Results: mx.example.org; " + b"dkim=pass;\n " * FIELD_MOST + b"spf=pass\n",
+    b"Authentication-Results: " + b"(c)" * FIELD_MAX + b" mx.example.org; none\n",
+    b"Authentication-Results: " + b"\n " * FIELD_MAX + b" mx.example.org; none\n",
+    b"Authentication-Results" + b" " * FIELD_MAX + b": mx.example.org; none\n",
+    b"Authentication-Results: mx.example.org; " + b"dkim=pass;\n " * FIELD_MAX + b"spf=pass\n",
     # Where bare CRs are taken, they are spaces for some readers.
     b"Authentication-Results\r:\rmx.example.org\r; none\n",
     b"Authentication-Results:\n\rmx.example.org; none\n",
@@ -78,13 +78,13 @@ FOREIGN = [
     b"Authentication-Results: mx.example.net; x=mx.example.org\n",
     b"Authentication-Results: mx.example.net (mx.example.org) mx.example.org; none\n",
     b"Authentication-Results: (mx.example.org) mx.example.net; none\n",
-    b"Authentication-Results: mx.example.net; " + b"dkim=pass;\n " * FIELD_MOST + b"spf=pass\n",
+    b"Authentication-Results: mx.example.net; " + b"dkim=pass;\n " * FIELD_MAX + b"spf=pass\n",
     b"Authentication-Results:\n",
     b"Authentication-Results\n",
     b"Authentication-Results\n x\n",
     b"Authentication-Results: spf=pass (sender IP is 192.0.2.1) smtp.mailfrom=example.net; none\n",
     b"Authentication-Results are mx.example.org; none\n",
-    b"Authentication-Results " + b"are " * FIELD_MOST + b"mx.example.org; none\n",
+    b"Authentication-Results " + b"are " * FIELD_MAX + b"mx.example.org; none\n",
     b"Authentication-Results-X: mx.example.org; none\n",
     b"X-Authentication-Results: mx.example.org; none\n",
     b"ARC-Authentication-Results: i=1; mx.example.org; none\n",
@@ -165,7 +165,7 @@ def test_what_is_left_is_never_sealed_by_queue_remote(text: bytes) -> None:
 
 
 def test_a_header_of_many_fields_takes_little_time_and_memory() -> None:
-    comments = b"Authentication-Results:" + b"()" * (FIELD_MOST // 2 - 20) + b"a;\n"
+    comments = b"Authentication-Results:" + b"()" * (FIELD_MAX // 2 - 20) + b"a;\n"
     for line in (b"A:\n", FORGED[1], FOREIGN[0], b"\n".join([b"A: b", b" c", b""]), comments):
         text = line * ((1 << 20) // len(line))
         removal = ForgedResults(OURS)

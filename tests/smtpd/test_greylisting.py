@@ -196,7 +196,7 @@ def test_a_file_that_is_removed_or_replaced_in_use_is_opened_again(home: Home, p
 
 
 def test_a_thread_that_does_not_keep_up_delays_nobody(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greylist_thread, "PENDING_MOST", 2)
+    monkeypatch.setattr(greylist_thread, "PENDING_MAX", 2)
     log = Lines()
     greylist = Greylist(home, log)
 

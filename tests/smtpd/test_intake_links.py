@@ -212,13 +212,13 @@ def test_messages_share_links_when_there_are_many(home: Home) -> None:
     async def work(server: Server, links: IntakeLinks) -> None:
         decided: list[Answer | None] = []
         # Each is handed over when those before it have waited for long.
-        for number in range(intake_links.SHARED_MOST * 2):
+        for number in range(intake_links.SHARED_MAX * 2):
             hand(links, decided, 1, 1.0 + number * PROMPT_SECONDS)
         package = pack_package(b"m\n", SENDER, RECIPIENTS)
-        await server.wait(lambda: server.came == [package * 2] * intake_links.SHARED_MOST)
+        await server.wait(lambda: server.came == [package * 2] * intake_links.SHARED_MAX)
         # Nobody answers in time.
         links.run(100.0 + intake_links.ANSWER_SECONDS)
-        assert decided == [None] * intake_links.SHARED_MOST * 2
+        assert decided == [None] * intake_links.SHARED_MAX * 2
 
     with_server(home, work)
 

@@ -8,7 +8,7 @@ import pytest
 
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.strangers import list_lookups
-from queue_smtpd.strangers.list_lookups import FAILURES_MOST, REST_SECONDS, ListLookups
+from queue_smtpd.strangers.list_lookups import FAILURES_MAX, REST_SECONDS, ListLookups
 from queue_wire.control.smtproutes import Relay
 from queue_wire.control.strangers.dnslists import unpack_dns_lists
 from support.servers.dns.dns_server import DnsServer
@@ -50,7 +50,7 @@ def test_a_list_that_fails_or_refuses_to_answer_is_not_asked_for_a_while(address
 
     async def play(server: DnsServer) -> None:
         nonlocal now
-        for _ in range(FAILURES_MOST + 2):
+        for _ in range(FAILURES_MAX + 2):
             assert await lookups.find(address) is None
         assert len(log.lines) == 1
         assert log.lines[0].startswith(b"warning: DNS list second.example does not answer: ")
@@ -82,7 +82,7 @@ def test_an_answer_by_udp_that_would_take_long_to_read_is_none() -> None:
     many = [f"127.0.{number >> 8}.{number & 255}" for number in range(2, 2000)]
 
     async def play(lookups: ListLookups) -> None:
-        for _ in range(FAILURES_MOST):
+        for _ in range(FAILURES_MAX):
             assert await lookups.find("192.0.2.5") is None
 
     with DnsServer({("5.2.0.192.second.example", "A"): many}) as server:

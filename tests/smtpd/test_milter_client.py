@@ -16,10 +16,10 @@ from queue_smtp.server_replies import ServerReply
 from queue_smtpd.milter import milter_client
 from queue_smtpd.milter.milter_client import (
     CLOSED,
-    EDITS_MOST,
+    EDITS_MAX,
     NO_BODY,
     NO_DATA,
-    PACKET_MOST,
+    PACKET_MAX,
     REJECTED,
     REJECTED_RECIPIENTS,
     SILENT_BODY,
@@ -76,7 +76,7 @@ def test_a_new_body_without_an_end_is_not_kept() -> None:
     client = begin()
     client.end_message({})
     piece = packet(b"b" + b"x" * 60_000)
-    with mock.patch.object(milter_client, "NEW_BODY_MOST", 100_000):
+    with mock.patch.object(milter_client, "NEW_BODY_MAX", 100_000):
         client.feed(piece)
         with pytest.raises(FormatError, match="new body"):
             client.feed(piece)
@@ -197,7 +197,7 @@ def test_changes_are_those_of_the_end_of_a_message() -> None:
     "said",
     [
         packet(b""), packet(b"?"), packet(b"s"), packet(b"O"), packet(b"hA\0b\0"), packet(b"y250 ok\0"),
-        packet(b"y550 5.7.1 a\n451 b\0"), struct.pack(">I", PACKET_MOST + 1), packet(b"c") + packet(b"c"),
+        packet(b"y550 5.7.1 a\n451 b\0"), struct.pack(">I", PACKET_MAX + 1), packet(b"c") + packet(b"c"),
     ],
 )  # fmt: skip
 def test_what_is_no_answer_to_a_command_is_an_error(said: bytes) -> None:
@@ -227,7 +227,7 @@ def test_changes_that_were_not_negotiated_or_are_too_many_are_errors() -> None:
         client.feed(packet(b"hA\0b\0"))
     client = begin()
     client.end_message({})
-    client.feed(packet(b"hA\0b\0") * EDITS_MOST)
+    client.feed(packet(b"hA\0b\0") * EDITS_MAX)
     with pytest.raises(FormatError, match="too many changes"):
         client.feed(packet(b"hA\0b\0"))
 

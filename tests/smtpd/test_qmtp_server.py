@@ -203,7 +203,7 @@ def test_the_limits_of_a_message_are_those_of_smtp(text: bytes, limits: MessageL
 
 def test_a_message_far_over_the_limit_ends_the_session_before_it_is_sent() -> None:
     session = make(limits=MessageLimits(size=1000))
-    assert session.feed(b"%d:\n" % (qmtp_server.SKIP_MOST + 2)) == b""
+    assert session.feed(b"%d:\n" % (qmtp_server.SKIP_MAX + 2)) == b""
     assert session.session.over
     assert b"552" in session.lines[-2]
 

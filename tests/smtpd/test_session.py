@@ -14,7 +14,7 @@ from queue_smtpd.sessions.session import SenderFiltered
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.milters import REFUSE, FilterSetup
 from queue_wire.control.strangers.smtpdlimits import ClientLimit
-from queue_wire.logline import LINE_MOST
+from queue_wire.logline import LINE_MAX
 from queue_wire.pipes.qmtp import PERMANENT, TEMPORARY, Answer
 from support.smtpd.sessions import RULES, STRANGER, UNLIMITED, DrivenSession, make_session
 
@@ -160,7 +160,7 @@ def test_whatever_a_client_sends_each_log_line_is_one_printable_line(pieces: lis
     if not session.session.over:
         session.lose()
     for line in session.lines:
-        assert re.fullmatch(rb"smtp 12: [ -~]+", line) and len(line) <= LINE_MOST
+        assert re.fullmatch(rb"smtp 12: [ -~]+", line) and len(line) <= LINE_MAX
     assert sum(b"smtp 12: queued" in line for line in session.lines) == len(session.messages)
     assert sum(line.startswith(b"smtp 12: end ") for line in session.lines) == 1
 

@@ -21,7 +21,7 @@ from queue_admin.metrics.smtpd_client import SmtpdReading, ask_processes
 from queue_base.daemon.unix_sockets import find_abstract, listen_abstract, status_prefix
 from queue_base.home import Home
 from queue_smtp.server_replies import BAD_CREDENTIALS, RELAYING_DENIED, SERVER_BUSY, ServerReply
-from queue_smtpd.processes.status_socket import ASKERS_MOST
+from queue_smtpd.processes.status_socket import ASKERS_MAX
 from queue_smtpd.server_counters import ServerCounters
 from queue_smtpd.sessions import session_log as log
 from queue_wire.admin.smtpd_status import (
@@ -132,7 +132,7 @@ def test_who_asks_and_does_not_read_stalls_nobody(smtpd_home: Home) -> None:
             connection.connect(b"\0" + name.encode())
             return connection
 
-        silent = [ask() for _ in range(ASKERS_MOST)]
+        silent = [ask() for _ in range(ASKERS_MAX)]
         # One too many is turned away, and clients are served meanwhile.
         assert ask().recv(10) == b""
         with daemon.smtp() as client:

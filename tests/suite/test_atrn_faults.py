@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from queue_ondemand.keeper import REVERSALS_MOST
+from queue_ondemand.keeper import REVERSALS_MAX
 from queue_smtp.auth_server import make_verifier
 from support.local.good_mail import GoodMail
 from support.plugins.saying import Say
@@ -217,7 +217,7 @@ def test_of_a_thousand_hosts_that_ask_at_once_some_get_their_mail_and_the_rest_c
             started = [host for host, (code, _) in zip(waiting, replies, strict=True) if code == 250]
             late = {reply for reply in replies if reply[0] != 250}
             # Of a burst some are refused because it is one, and a place stays free.
-            most = min(len(waiting), REVERSALS_MOST)
+            most = min(len(waiting), REVERSALS_MAX)
             assert most * 3 // 4 <= len(started) <= most
             assert late <= {(451, b"4.3.0 Unable to process ATRN request now")}
             if not rounds:
@@ -241,4 +241,4 @@ def test_of_a_thousand_hosts_that_ask_at_once_some_get_their_mail_and_the_rest_c
     assert sorted(taken.recipients[0] for taken in sink.taken) == sorted(b"ann@" + domain for domain in domains)
     assert all(more < 16 << 20 for more in after.values()), after
     shown_memory = ", ".join(f"{name} {more >> 10} kB" for name, more in after.items())
-    say(f"{rounds} rounds; memory for {REVERSALS_MOST} of {HOSTS}: {shown_memory}, queue-smtpd {large >> 10} kB")
+    say(f"{rounds} rounds; memory for {REVERSALS_MAX} of {HOSTS}: {shown_memory}, queue-smtpd {large >> 10} kB")

@@ -23,7 +23,7 @@ from queue_wire.pipes.package_reader import Data, PackageReader
 from support.smtpd.sessions import STRANGER, DrivenSession
 
 # Bytes of memory that a session may keep for each byte of input, with what Python takes for an object.
-_EVENTS_MOST = 20
+_EVENTS_MAX = 20
 
 
 def pieces(data: bytes) -> list[bytes]:
@@ -46,7 +46,7 @@ def fuzz_qmtp(data: bytes) -> None:
 def _drive(session: DrivenSession, data: bytes) -> None:
     for piece in pieces(data):
         session.feed(piece)
-    assert len(session.lines) <= _EVENTS_MOST + len(data)
+    assert len(session.lines) <= _EVENTS_MAX + len(data)
     session.lose()
     assert session.session.over
 

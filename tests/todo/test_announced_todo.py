@@ -222,7 +222,7 @@ def files_of_remote(todo: TodoDaemon, message: int) -> bytes:
     return Path(todo.layout.hashed("remote", message)).read_bytes()
 
 
-@pytest.mark.parametrize("limit", ["ANNOUNCED_MOST = 2", "BYTES_MOST = 100"])
+@pytest.mark.parametrize("limit", ["ANNOUNCED_MAX = 2", "BYTES_MAX = 100"])
 def test_above_a_number_or_size_of_announced_messages_it_classifies(home: Home, tmp_path: Path, limit: str) -> None:
     lines = "import sys", "from queue_todo import announcements, main", f"announcements.{limit}"
     Path(tmp_path, "queue-todo").write_text("\n".join([*lines, "sys.exit(main.main(sys.argv))"]))

@@ -12,7 +12,7 @@ from queue_base.queue.class_trees import make_class_tree
 from queue_base.queue.layout import Layout, open_layout
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
-from queue_todo.pipeline import GROUP, UNREAD_MOST
+from queue_todo.pipeline import GROUP, UNREAD_MAX
 from queue_todo.todo_workers import AHEAD, WorkerPipes, Workers
 from queue_todo.worker_records import (
     ClassOrder,
@@ -328,19 +328,19 @@ def test_a_message_that_a_worker_has_parked_is_found_by_no_scan(parent: Parent) 
 
 
 def test_while_queue_send_does_not_read_nothing_is_read_of_the_workers(parent: Parent) -> None:
-    parent.pipe.put(b"x" * (3 * UNREAD_MOST))
+    parent.pipe.put(b"x" * (3 * UNREAD_MAX))
     parent.turn()
     before = parent.pipe.unwritten
-    assert before > UNREAD_MOST
+    assert before > UNREAD_MAX
     parent.say(1, pack_log(b"waits"))
     parent.turn()
     assert parent.pipe.unwritten == before
     told = b""
     while not told.endswith(pack_log(b"waits")):
         told += (part := parent.told())
-        assert part or parent.pipe.unwritten or len(told) == 3 * UNREAD_MOST
+        assert part or parent.pipe.unwritten or len(told) == 3 * UNREAD_MAX
         parent.turn()
-    assert len(told) == 3 * UNREAD_MOST + len(pack_log(b"waits"))
+    assert len(told) == 3 * UNREAD_MAX + len(pack_log(b"waits"))
 
 
 def test_a_worker_that_ends_before_it_is_told_to_ends_all(parent: Parent) -> None:

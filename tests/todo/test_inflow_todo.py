@@ -23,7 +23,7 @@ from support.site import Site
 
 INJECTORS = 8
 NEVER = 3600.0
-LEAST_WAIT = SLOW_SECONDS / 2
+WAIT_MIN = SLOW_SECONDS / 2
 
 
 def letters(count: int) -> list[Letter]:
@@ -69,7 +69,7 @@ def test_injectors_are_slowed_until_todo_is_worked_off_though_they_never_stop(si
         with Injectors(site) as injectors:
             suite.wait_for(r"^inflow free: ")
         meanwhile = [seconds for seconds, slowed, _ in injectors.took if slowed]
-        assert meanwhile and min(meanwhile) >= LEAST_WAIT
+        assert meanwhile and min(meanwhile) >= WAIT_MIN
         assert {code for _, _, code in injectors.took} == {0}
         slow.hurry()
         suite.wait_for("new msg", times=100 + len(injectors.took))

@@ -92,7 +92,7 @@ def test_what_is_in_the_tree_at_start_is_taken_in_order_of_age(layout: Layout) -
 
 
 def test_a_tree_with_very_many_files_is_known_a_part_at_a_time(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_todo.pending, "LOWER_MOST", 20)
+    monkeypatch.setattr(queue_todo.pending, "LOWER_MAX", 20)
     monkeypatch.setattr(queue_todo.pending, "LOWER_SLICE", 7)
     for message in range(1, 101):
         put(layout, "bulk", message, message)

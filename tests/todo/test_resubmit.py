@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.queue.layout import Layout, Presence, open_layout
-from queue_todo.pending import RETRY_AFTER, RETRY_MOST, Pending
+from queue_todo.pending import RETRY_AFTER, RETRY_MAX, Pending
 from queue_wire.admin.cause import CLASSIFY_FAILED, Cause, describe, pack_cause, unpack_cause
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.notice import (
     CLASSIFY,
     REREAD,
-    WHY_MOST,
+    WHY_MAX,
     ClassifyDeferral,
     CommandReader,
     Resubmission,
@@ -48,7 +48,7 @@ def test_a_deferral_comes_back_as_printable_text_of_limited_length(message: int,
     found = unpack_notice(record[:-1])
     assert isinstance(found, ClassifyDeferral)
     assert (found.message, found.time) == (message, when)
-    assert len(found.why) <= WHY_MOST and not any(byte < 32 for byte in found.why)
+    assert len(found.why) <= WHY_MAX and not any(byte < 32 for byte in found.why)
     cause = Cause(CLASSIFY_FAILED, time=7, nexthop=found.why)
     assert unpack_cause(pack_cause(cause)) == cause and describe(cause).isprintable()
 
@@ -81,7 +81,7 @@ def test_the_intervals_grow_until_the_message_is_done() -> None:
         now += delays[-1]
         pending.run(now)
     assert delays[:3] == [RETRY_AFTER, 2 * RETRY_AFTER, 4 * RETRY_AFTER]
-    assert delays == sorted(delays) and delays[-1] == RETRY_MOST
+    assert delays == sorted(delays) and delays[-1] == RETRY_MAX
     assert pending.take(1) == [7]
     pending.done([7], now)
     pending.add([7], now)

@@ -75,7 +75,7 @@ def test_the_docstring_of_a_function_is_in_the_imperative() -> None:
 
 
 def test_the_largest_value_of_something_has_one_word() -> None:
-    """It is X_MOST, not X_MAX."""
+    """It is X_MAX, not X_MAX."""
     files = [path for names in PACKAGES for path in modules(names)]
     trees = {path: ast.parse(path.read_text()) for path in files}
     names = [(path, node.id) for path, tree in trees.items() for node in ast.walk(tree) if isinstance(node, ast.Name)]

@@ -8,7 +8,7 @@ from queue_wire.control.listeners import Role
 from queue_wire.control.milters import (
     ACCEPT,
     FATES,
-    MILTERS_MOST,
+    MILTERS_MAX,
     FilterSetup,
     MilterLine,
     unpack_header_faults,
@@ -50,7 +50,7 @@ def test_a_line_that_is_none_is_refused_with_its_number(line: bytes) -> None:
 
 def test_there_are_not_too_many() -> None:
     with pytest.raises(LineError):
-        unpack_milters(b"unix:/a\n" * (MILTERS_MOST + 1))
+        unpack_milters(b"unix:/a\n" * (MILTERS_MAX + 1))
 
 
 @given(st.binary(max_size=60))

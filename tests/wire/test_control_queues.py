@@ -6,7 +6,7 @@ import pytest
 
 from queue_base.errors import Temporary, Usage
 from queue_base.home import Home, take_home, take_queue
-from queue_wire.control.queues import QUEUES_MOST, unpack_queues
+from queue_wire.control.queues import QUEUES_MAX, unpack_queues
 from queue_wire.format_error import LineError
 from queue_wire.ids import pack_queue_id, split_queue_id
 
@@ -36,7 +36,7 @@ def test_a_line_is_a_directory_and_its_last_part_is_the_name() -> None:
         (b"control\n", "line 1: control is another directory of the home"),
         (b"run/a\n", "line 1: run is another directory of the home"),
         (b"/disk/intake\n", "line 1: intake is the name of another service"),
-        (b"".join(b"q%d\n" % number for number in range(QUEUES_MOST + 1)), f"line 33: more than {QUEUES_MOST} queues"),
+        (b"".join(b"q%d\n" % number for number in range(QUEUES_MAX + 1)), f"line 33: more than {QUEUES_MAX} queues"),
     ],
 )
 def test_a_line_that_is_wrong_is_named_with_the_reason(data: bytes, why: str) -> None:

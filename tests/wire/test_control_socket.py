@@ -8,7 +8,7 @@ from queue_wire.admin.returning import RecipientSelector
 from queue_wire.admin.socket import (
     COMMANDS,
     HOLD,
-    IDS_MOST,
+    IDS_MAX,
     QUERIES,
     SOME,
     Note,
@@ -86,7 +86,7 @@ def test_what_is_no_request_is_refused(payload: bytes) -> None:
 
 
 def test_a_request_has_so_many_ids_at_the_most() -> None:
-    request = Request(HOLD, b"why", [b"1-1"] * IDS_MOST)
+    request = Request(HOLD, b"why", [b"1-1"] * IDS_MAX)
     assert unpack_request(payloads([pack_request(request)])[0]) == request
 
 

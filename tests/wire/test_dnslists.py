@@ -3,7 +3,7 @@
 import pytest
 
 from queue_wire.control.strangers.dnslists import (
-    LISTS_MOST,
+    LISTS_MAX,
     DnsList,
     is_hit,
     is_refusal,
@@ -87,5 +87,5 @@ def test_a_line_that_cannot_be_used_is_named(line: bytes, why: str) -> None:
 
 
 def test_there_are_not_too_many_lists() -> None:
-    with pytest.raises(LineError, match=f"line {LISTS_MOST + 1}: more than {LISTS_MOST} lists"):
-        unpack_dns_lists(b"".join(b"a%d.example\n" % number for number in range(LISTS_MOST + 1)))
+    with pytest.raises(LineError, match=f"line {LISTS_MAX + 1}: more than {LISTS_MAX} lists"):
+        unpack_dns_lists(b"".join(b"a%d.example\n" % number for number in range(LISTS_MAX + 1)))

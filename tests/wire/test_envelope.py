@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from queue_wire.files.envelope import (
-    ADDRESS_MOST,
+    ADDRESS_MAX,
     Envelope,
     EnvelopeReader,
     check_address,
@@ -18,7 +18,7 @@ from queue_wire.format_error import AddressTooLong, FormatError
 from support.plugins import strategies
 
 TODO = b"u1000\0p8123\0Fa@example.org\0Tb@example.net\0"
-LONGEST = b"x" * ADDRESS_MOST
+LONGEST = b"x" * ADDRESS_MAX
 
 
 def test_a_todo_file_is_the_bytes_that_qmail_documents() -> None:

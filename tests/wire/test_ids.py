@@ -12,7 +12,7 @@ from queue_wire.files.recipients import (
 )
 from queue_wire.format_error import FormatError
 from queue_wire.ids import (
-    ID_MOST,
+    ID_MAX,
     bucket,
     is_prime,
     nearest_primes,
@@ -29,7 +29,7 @@ def test_an_id_comes_back_as_it_was_packed(message: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"0", b"007", b"-1", b"+1", b" 1", b"1 ", b"1\n", b"1x", b"\xb2", b"%d" % (ID_MOST + 1), b"1" * 21]
+    "text", [b"", b"0", b"007", b"-1", b"+1", b" 1", b"1 ", b"1\n", b"1x", b"\xb2", b"%d" % (ID_MAX + 1), b"1" * 21]
 )
 def test_what_is_not_an_id_is_refused(text: bytes) -> None:
     with pytest.raises(FormatError):
@@ -76,7 +76,7 @@ def test_no_text_makes_a_long_id_raise_anything_else(text: str) -> None:
         message, _ = unpack_long_id(text)
     except FormatError:
         return
-    assert 0 < message <= ID_MOST
+    assert 0 < message <= ID_MAX
 
 
 def test_the_primes_below_100_are_the_primes() -> None:

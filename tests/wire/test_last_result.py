@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from queue_wire.failures import clean_text
 from queue_wire.files.last_result import (
-    FILE_LEAST,
-    FILE_MOST,
+    FILE_MIN,
+    FILE_MAX,
     HEADER_SIZE,
     LastResult,
     pack_header,
@@ -91,6 +91,6 @@ def test_the_short_reason_is_what_the_server_said_if_it_said_something() -> None
 
 
 def test_the_size_of_a_file_is_bounded_by_that_of_the_envelope() -> None:
-    assert size_limit(25) == FILE_LEAST
+    assert size_limit(25) == FILE_MIN
     assert size_limit(25_000) == 1_000_000
-    assert size_limit(10**9) == FILE_MOST
+    assert size_limit(10**9) == FILE_MAX

@@ -7,7 +7,7 @@ from queue_wire.files.marks import (
     EMPTY,
     FILE_SIZE,
     HEADER,
-    RECIPIENTS_MOST,
+    RECIPIENTS_MAX,
     SLOT_SIZE,
     SLOTS,
     DoneMarks,
@@ -19,11 +19,11 @@ from queue_wire.files.marks import (
     unpack_file,
     unpack_marks,
 )
-from queue_wire.ids import ID_MOST
+from queue_wire.ids import ID_MAX
 
 words = st.integers(0, 2**32 - 1)
-envelopes = st.builds(EnvelopeIdentity, st.integers(1, ID_MOST), st.integers(-(2**63), 2**63 - 1), words, words)
-records = st.builds(DoneMarks, envelopes, st.integers(0, 2**RECIPIENTS_MOST - 1), st.booleans())
+envelopes = st.builds(EnvelopeIdentity, st.integers(1, ID_MAX), st.integers(-(2**63), 2**63 - 1), words, words)
+records = st.builds(DoneMarks, envelopes, st.integers(0, 2**RECIPIENTS_MAX - 1), st.booleans())
 SEED = make_seed(b"7c2f5f0e-0000-4000-8000-000000000000\n")
 
 

@@ -33,7 +33,7 @@ def read(
     data: bytes,
     cuts: list[int] | None = None,
     protocol: Protocol | None = None,
-    recipients: int = package_reader.RECIPIENTS_MOST,
+    recipients: int = package_reader.RECIPIENTS_MAX,
     recipient_bytes: int = package_reader.RECIPIENT_BYTES,
 ) -> list[Event]:
     """Return the events of a stream that comes in pieces, its Data of one message joined."""
@@ -188,10 +188,10 @@ def test_recipients_over_the_limit_are_counted_and_not_stored() -> None:
 
 
 def test_a_package_of_impossible_recipients_is_told_as_a_whole_and_none_is_stored() -> None:
-    recipients = [b"\0", b"a"] * package_reader.INVALID_MOST
+    recipients = [b"\0", b"a"] * package_reader.INVALID_MAX
     (*_, found) = read(qmtp(b"", b"s", recipients), list(range(50, 8000, 500)))
     assert isinstance(found, Package) and not found.too_many_invalid
-    assert len(found.recipients) == len(found.invalid) == package_reader.INVALID_MOST
+    assert len(found.recipients) == len(found.invalid) == package_reader.INVALID_MAX
     (*_, found) = read(qmtp(b"", b"s", [*recipients, b"\0", b"b"]) + qmtp(b"", b"s", [*recipients, b"\0"] * 3))
     assert isinstance(found, Package) and found.too_many_invalid and found.memory == 0
     assert (found.recipients, found.invalid, found.sent) == ([], [], 3 * len(recipients) + 3)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.recipient_question import (
-    VERDICT_MOST,
+    VERDICT_MAX,
     RecipientQuestion,
     RecipientVerdict,
     pack_question,
@@ -41,7 +41,7 @@ def test_a_verdict_comes_out_as_it_went_in(number: int, letter: bytes, text: byt
 
 def test_a_long_text_is_cut() -> None:
     cut = payload(pack_verdict(RecipientVerdict(7, b"Z", b"x" * 10_000)))
-    assert len(cut) == VERDICT_MOST and unpack_verdict(cut).letter == b"Z"
+    assert len(cut) == VERDICT_MAX and unpack_verdict(cut).letter == b"Z"
 
 
 @pytest.mark.parametrize("data", [b"", b"7", b"x\0joe@host", b"\0joe@host", b"7\0a\0b", b"-1\0a", b"1" * 19 + b"\0a"])

@@ -11,7 +11,7 @@ from queue_admin.settings.control_change import edit_control
 from queue_base.control import read_parsed, unable_to_parse
 from queue_base.errors import Failure, Usage, complain
 from queue_base.home import Home
-from queue_smtp.auth_server import PASSWORD_MOST, make_verifier
+from queue_smtp.auth_server import PASSWORD_MAX, make_verifier
 from queue_wire.control.smtpdusers import (
     Proof,
     SharedSecret,
@@ -81,10 +81,10 @@ def read_password(user: str) -> bytes:
                                   confirmation_prompt="The same again")  # fmt: skip
         password = os.fsencode(typed)
     else:
-        password = b"" if sys.stdin is None else sys.stdin.buffer.readline(PASSWORD_MOST + 3)
+        password = b"" if sys.stdin is None else sys.stdin.buffer.readline(PASSWORD_MAX + 3)
         password = password.removesuffix(b"\n").removesuffix(b"\r")
-    if not password or len(password) > PASSWORD_MOST or b"\0" in password:
-        raise Usage(f"unable to use the password: it is empty, has a NUL, or more than {PASSWORD_MOST} bytes")
+    if not password or len(password) > PASSWORD_MAX or b"\0" in password:
+        raise Usage(f"unable to use the password: it is empty, has a NUL, or more than {PASSWORD_MAX} bytes")
     return password
 
 

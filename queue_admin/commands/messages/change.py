@@ -40,7 +40,7 @@ from queue_wire.admin.socket import (
     FLUSH_SOME,
     GONE,
     HOLD,
-    IDS_MOST,
+    IDS_MAX,
     NEWS,
     PROBE,
     TROUBLE,
@@ -501,7 +501,7 @@ def _with_others(others: int) -> str:
 
 def _batches(items: Iterable[T]) -> Iterator[list[T]]:
     rest = iter(items)
-    while batch := list(islice(rest, IDS_MOST)):
+    while batch := list(islice(rest, IDS_MAX)):
         yield batch
 
 

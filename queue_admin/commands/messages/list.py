@@ -18,7 +18,7 @@ from queue_admin.messages.message_facts import message_facts, recipient_facts, s
 from queue_admin.messages.outside_sort import PART, sort_outside
 from queue_admin.messages.selector_options import make_selectors, read_prepends, selector_options
 from queue_admin.messages.selectors import Selectors, is_deleted
-from queue_admin.messages.stored_mail import COUNTED_MOST, StoredMail, StoredMessage
+from queue_admin.messages.stored_mail import COUNTED_MAX, StoredMail, StoredMessage
 from queue_admin.messages.survey import Snapshot, Stray, look, survey
 from queue_admin.printable import span, visible, word
 from queue_admin.progress import Progress, stdout_is_file
@@ -132,7 +132,7 @@ def _filters(options: dict[str, Any]) -> bool:
 
 def _say_stored(home: Home, count: int) -> None:
     """Say on stderr what a list of all messages does not have, because there may be very much of it."""
-    number = f"{COUNTED_MOST} or more messages are" if count == COUNTED_MOST else f"{count} messages are"
+    number = f"{COUNTED_MAX} or more messages are" if count == COUNTED_MAX else f"{count} messages are"
     number = "1 message is" if count == 1 else number
     queue = f"queue {home.name}: " if home.name else ""
     sys.stdout.flush()

@@ -12,7 +12,7 @@ from queue_admin.system_accounts import be_owner
 from queue_base.errors import Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
-from queue_wire.admin.socket import GONE, IDS_MOST, RESUBMIT, Request
+from queue_wire.admin.socket import GONE, IDS_MAX, RESUBMIT, Request
 
 
 @click.command("resubmit")
@@ -62,8 +62,8 @@ def _resubmit(home: Home, ids: tuple[str, ...]) -> None:
     names = [name.encode() for name in dict.fromkeys(ids)]
     found = gone = 0
     try:
-        for at in range(0, max(1, len(names)), IDS_MOST):
-            response = client.ask(Request(RESUBMIT, b"", names[at : at + IDS_MOST]))
+        for at in range(0, max(1, len(names)), IDS_MAX):
+            response = client.ask(Request(RESUBMIT, b"", names[at : at + IDS_MAX]))
             found += response.touched
             for note in response.notes:
                 gone += note.letter == GONE

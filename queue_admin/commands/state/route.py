@@ -40,7 +40,7 @@ from queue_wire.format_error import FormatError
 
 # Seconds for queue-remote: DNS may take 20 for each of many queries.
 PATIENCE = 300.0
-SKIPPED_MOST = 20  # Lines without effect that are named, for each file.
+SKIPPED_MAX = 20  # Lines without effect that are named, for each file.
 
 
 @click.command("route")
@@ -141,10 +141,10 @@ def _describe_skipped(home: Home) -> Iterator[str]:
             numbers = lines_without_colon(read_control(home, name) or b"")
         except Temporary:
             continue  # Whoever needs the file says so.
-        for number in numbers[:SKIPPED_MOST]:
+        for number in numbers[:SKIPPED_MAX]:
             yield f"control/{name} line {number}: {NO_COLON}"
-        if len(numbers) > SKIPPED_MOST:
-            yield f"control/{name}: {len(numbers) - SKIPPED_MOST} more lines have no colon"
+        if len(numbers) > SKIPPED_MAX:
+            yield f"control/{name}: {len(numbers) - SKIPPED_MAX} more lines have no colon"
 
 
 def _describe_limits(home: Home, channel: bool, target: bytes) -> Iterator[str]:

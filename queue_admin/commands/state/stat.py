@@ -12,7 +12,7 @@ from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.home.modes import MAILDROP_REJECTS
 from queue_admin.messages.admin_client import QUERY_WAIT, NoAnswer, SchedulerQueries, connect
 from queue_admin.messages.divided import count_shares, divide
-from queue_admin.messages.stored_mail import COUNTED_MOST, StoredMail
+from queue_admin.messages.stored_mail import COUNTED_MAX, StoredMail
 from queue_admin.messages.survey import Snapshot, Stray, Survey
 from queue_admin.printable import span
 from queue_admin.progress import Progress
@@ -187,7 +187,7 @@ def _lines(facts: dict[str, Any], oldest: float | None) -> list[str]:
 
 
 def _stored(home: Home) -> int | None:
-    """Return how many messages are stored, COUNTED_MOST if there are more, None if that cannot be read."""
+    """Return how many messages are stored, COUNTED_MAX if there are more, None if that cannot be read."""
     try:
         mail = StoredMail(home)
         count = mail.count()
@@ -199,7 +199,7 @@ def _stored(home: Home) -> int | None:
 
 def _at_most(count: int) -> str:
     """Return how many messages are stored, as far as they were counted."""
-    return f"{COUNTED_MOST} or more" if count == COUNTED_MOST else str(count)
+    return f"{COUNTED_MAX} or more" if count == COUNTED_MAX else str(count)
 
 
 def _files(path: str, finished: bool) -> int | None:

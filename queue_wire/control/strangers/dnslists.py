@@ -16,10 +16,10 @@ from queue_wire.control.lines import numbered_lines
 from queue_wire.control.networks import unpack_ip
 from queue_wire.format_error import FormatError, InLine, quoted
 
-LISTS_MOST = 20
+LISTS_MAX = 20
 # In front of it there may be 64 bytes of a reversed IPv6 address, and a name has at most 253.
-_ZONE_MOST = 180
-_TEXT_MOST = 200
+_ZONE_MAX = 180
+_TEXT_MAX = 200
 _ZONE = re.compile(rb"(?!-)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+\.?")
 _OCTET = rb"([0-9]{1,3})(?:\.\.([0-9]{1,3}))?"
 _PATTERN = re.compile(rb"\.".join([_OCTET] * 4))
@@ -47,8 +47,8 @@ def unpack_dns_lists(data: bytes) -> tuple[DnsList, ...]:
             one = _unpack_list(line)
             if one.zone in [other.zone for other in found]:
                 raise FormatError(f"a second line for {quoted(one.zone)}")
-            if len(found) == LISTS_MOST:
-                raise FormatError(f"more than {LISTS_MOST} lists")
+            if len(found) == LISTS_MAX:
+                raise FormatError(f"more than {LISTS_MAX} lists")
             found.append(one)
     return tuple(found)
 
@@ -83,7 +83,7 @@ def listing_text(one: DnsList, address: str, answer: str) -> bytes:
 def _unpack_list(line: bytes) -> DnsList:
     zone, _, rest = line.partition(b" ")
     zone = zone.lower()
-    if not _ZONE.fullmatch(zone) or len(zone) > _ZONE_MOST:
+    if not _ZONE.fullmatch(zone) or len(zone) > _ZONE_MAX:
         raise FormatError(f"not the name of a zone: {quoted(zone)}")
     first, _, text = rest.strip().partition(b" ")
     answers = _ANY
@@ -92,8 +92,8 @@ def _unpack_list(line: bytes) -> DnsList:
     else:
         text = rest
     text = text.strip()
-    if len(text) > _TEXT_MOST or not all(32 <= byte < 127 for byte in text):
-        raise FormatError(f"not a text of at most {_TEXT_MOST} printable ASCII characters: {quoted(text)}")
+    if len(text) > _TEXT_MAX or not all(32 <= byte < 127 for byte in text):
+        raise FormatError(f"not a text of at most {_TEXT_MAX} printable ASCII characters: {quoted(text)}")
     return DnsList(zone.rstrip(b"."), answers, text)
 
 

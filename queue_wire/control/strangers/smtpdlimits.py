@@ -19,11 +19,11 @@ from queue_wire.control.networks import Network, unpack_network
 from queue_wire.format_error import FormatError, InLine, quoted
 
 NETWORK_SHARE = 4
-LIMIT_MOST = 1_000_000
-RESERVE_MOST = 90
-PAUSE_MOST = 60
+LIMIT_MAX = 1_000_000
+RESERVE_MAX = 90
+PAUSE_MAX = 60
 _PAIRS = ("connections", "messages", "recipients", "errors", "concurrency")
-_SINGLES = {"reserve": RESERVE_MOST, "pause": PAUSE_MOST}
+_SINGLES = {"reserve": RESERVE_MAX, "pause": PAUSE_MAX}
 _NAMES = (*_PAIRS, *_SINGLES, "exempt")
 
 
@@ -83,8 +83,8 @@ def unpack_smtpd_limits(data: bytes) -> SmtpdLimits:
 def _pair(words: list[str], line: bytes) -> ClientLimit:
     if not 1 <= len(words) <= 2:
         raise FormatError(f"not a name and one or two numbers: {quoted(line)}")
-    own = _number(words[0], LIMIT_MOST)
-    return ClientLimit(own, _number(words[1], LIMIT_MOST) if len(words) == 2 else own * NETWORK_SHARE)
+    own = _number(words[0], LIMIT_MAX)
+    return ClientLimit(own, _number(words[1], LIMIT_MAX) if len(words) == 2 else own * NETWORK_SHARE)
 
 
 def _number(word: str, most: int) -> int:

@@ -132,7 +132,7 @@ def test_several_processes_count_what_one_counts(
     for words in (["deferred"], ["-s", "active", "hold"], ["-p", "-m", "2", "active", "deferred"]):
         shown = []
         for least in (10**9, 0):
-            monkeypatch.setattr(divided, "DIVIDED_LEAST", least)
+            monkeypatch.setattr(divided, "DIVIDED_MIN", least)
             monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
             assert twins.ours.run("shape", *words) == 0
             shown.append(lines(capsys))
@@ -272,7 +272,7 @@ def test_a_message_that_is_classified_during_the_walk_is_found(queue: Queue) -> 
 
 
 def test_domains_beyond_a_number_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(age_table, "DOMAINS_MOST", 2)
+    monkeypatch.setattr(age_table, "DOMAINS_MAX", 2)
     table = AgeTable()
     for domain in (b"a", b"b", b"c", b"d", b"a"):
         table.add(domain, 0)

@@ -57,7 +57,7 @@ def test_several_processes_count_the_same_as_one(
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
     shown = []
     for least in (10**9, 0):
-        monkeypatch.setattr(divided, "DIVIDED_LEAST", least)
+        monkeypatch.setattr(divided, "DIVIDED_MIN", least)
         queue.run(*words, "--format", "json")
         found = [json.loads(line) for line in lines(capsys)]
         shown.append([{key: value for key, value in each.items() if key != "disk"} for each in found])
@@ -136,7 +136,7 @@ def test_the_table_begins_with_the_total(queue: Queue, capsys: pytest.CaptureFix
 
 
 def test_keys_beyond_a_number_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "KEYS_MOST", 1)
+    monkeypatch.setattr(ranking, "KEYS_MAX", 1)
     found = Ranking()
     for key in (b"a", b"b", b"c", b"a"):
         found.add({key: 1}, 10)

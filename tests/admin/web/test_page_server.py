@@ -97,9 +97,9 @@ def test_a_client_that_says_nothing_is_cut_off(server: PageServer, monkeypatch: 
 def test_silent_clients_keep_nobody_away_and_the_oldest_makes_room(
     server: PageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_server, "WAITING_MOST", 5)
+    monkeypatch.setattr(page_server, "WAITING_MAX", 5)
     with ExitStack() as stack:
-        silent = [stack.enter_context(connect(server)) for _ in range(2 * page_server.THREADS_MOST)]
+        silent = [stack.enter_context(connect(server)) for _ in range(2 * page_server.THREADS_MAX)]
         for each in silent[::2]:
             each.sendall(b"GET / HTTP/1.1\r\n")
         status, _, body = ask(server, b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -117,7 +117,7 @@ def test_a_request_may_come_byte_by_byte(server: PageServer) -> None:
 
 
 def test_a_client_too_many_is_turned_away_and_the_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_server, "THREADS_MOST", 1)
+    monkeypatch.setattr(page_server, "THREADS_MAX", 1)
     begun, may_end = threading.Event(), threading.Event()
 
     def answer_later(path: str, accept: str) -> Page:
@@ -136,7 +136,7 @@ def test_a_client_too_many_is_turned_away_and_the_others_are_served(monkeypatch:
 
 
 def test_a_thread_that_cannot_be_started_costs_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_server, "THREADS_MOST", 1)
+    monkeypatch.setattr(page_server, "THREADS_MAX", 1)
     made = PageServer("test", ("127.0.0.1", 0), answer, None)
     with serving(made):
         start = threading.Thread.start

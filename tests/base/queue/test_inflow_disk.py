@@ -162,7 +162,7 @@ def test_pickup_begins_no_copy_of_a_message_that_the_disk_has_no_room_for(tmp_pa
 def test_a_disk_without_inodes_takes_nothing(tmp_path: Path) -> None:
     need_private_mounts()
     with small_disk(tmp_path / "disk", "size=64m,nr_inodes=1051,mode=755") as home:
-        assert os.statvfs(home.queue).f_favail > inflow.LEAST_INODES
+        assert os.statvfs(home.queue).f_favail > inflow.INODES_MIN
         for number in range(100):
             Path(home.path, f"file{number}").touch()
         outcome = enqueue(home, b"x")

@@ -15,7 +15,7 @@ from queue_base.errors import QueueTrouble
 from queue_base.home import Home
 from queue_base.queue.inflow import InflowControl, refuse_mark, slow_mark
 from queue_base.queue.spreading import (
-    KEPT_MOST,
+    KEPT_MAX,
     PLENTY,
     QueueFacts,
     SpreadDraft,
@@ -242,7 +242,7 @@ def test_a_message_whose_name_in_todo_may_be_there_is_not_moved(home: Home, monk
 def test_a_large_message_is_refused_for_now_when_its_queue_fails(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = open_spread(home, queue_owner(home), os.getuid())
     draft = writer.begin()
-    for _ in range(KEPT_MOST // 65536 + 1):
+    for _ in range(KEPT_MAX // 65536 + 1):
         draft.write(b"x" * 65536)
     fail_in(monkeypatch, "write", home.path, errno.ENOSPC)
     with pytest.raises(QueueTrouble, match="no space left"):

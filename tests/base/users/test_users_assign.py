@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.control.assign import ID_MOST, LINE_MOST, Assignment, lookup_keys, unpack_assign, unpack_record
+from queue_wire.control.assign import ID_MAX, LINE_MAX, Assignment, lookup_keys, unpack_assign, unpack_record
 from queue_wire.format_error import FormatError
 
 GOOD = b"=joe:joe:507:100:/home/joe:::\n"
@@ -32,7 +32,7 @@ FIELD = st.binary(max_size=4).map(lambda data: data.translate(None, b"\n\0:"))
         (b"=x:x:1:users:/home/x:::\n.\n", "line 1: the gid is not a number from 0 to 4294967294: 'users'"),
         (b"=x:x:4294967295:1:/home/x:::\n.\n", "line 1: the uid"),
         (b"=x:x:1:1::::\n.\n", "line 1: it names no home directory"),
-        (b"=" + b"x" * LINE_MOST + b":x:1:1:/home/x:::\n.\n", "line 1: it has over 65536 bytes"),
+        (b"=" + b"x" * LINE_MAX + b":x:1:1:/home/x:::\n.\n", "line 1: it has over 65536 bytes"),
     ],
 )
 def test_a_wrong_line_is_named_with_its_number_and_the_reason(data: bytes, why: str) -> None:
@@ -41,7 +41,7 @@ def test_a_wrong_line_is_named_with_its_number_and_the_reason(data: bytes, why: 
 
 
 def test_the_records_are_qmail_newu_s_in_the_order_of_the_lines() -> None:
-    wildcards = b"+Joe-:Joe:%d:100:/home/joe:-:Pre:rest\n+:alias:1:2:/a:-::\n+x-:x:1:1:/x:::\n" % ID_MOST
+    wildcards = b"+Joe-:Joe:%d:100:/home/joe:-:Pre:rest\n+:alias:1:2:/a:-::\n+x-:x:1:1:/x:::\n" % ID_MAX
     assert unpack_assign(GOOD + wildcards + b"+y.:y:1:1:/y:::\n.end\n=") == [
         (b"!joe\0", b"joe\x00507\x00100\0/home/joe\0\0"),
         (b"!joe-", b"Joe\x004294967294\x00100\0/home/joe\0-\0Pre"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_inject.batch.bsmtp_reader import BsmtpReader
-from queue_inject.batch.mbox_reader import LINE_MOST, MBOXO, MboxReader
+from queue_inject.batch.mbox_reader import LINE_MAX, MBOXO, MboxReader
 from queue_inject.batch.netstring_reader import NetstringBatchReader
 from queue_inject.batch.pieces import BatchReader, EndOfMessage, Piece, Unreadable
 from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
@@ -113,7 +113,7 @@ def test_a_line_without_end_is_not_kept(name: str) -> None:
     for data in (b"From x\n", b"MAIL FROM:<a@b>\nRCPT TO:<c@d>\nDATA\n", b"9000000:", *[b"x" * 50_000] * 40):
         pieces = reader.feed(data)
         kept += len(data) - sum(len(piece) for piece in pieces if isinstance(piece, bytes))
-    assert len(getattr(reader, "_rest", b"")) <= LINE_MOST + 50_000
+    assert len(getattr(reader, "_rest", b"")) <= LINE_MAX + 50_000
 
 
 def test_a_first_line_that_is_no_from_line_is_a_bad_message_and_the_next_is_good() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_inject.header.complete_addresses import plain_addresses, rewrite_list
-from queue_wire.files.envelope import ADDRESS_MOST
+from queue_wire.files.envelope import ADDRESS_MAX
 
 
 def names(kind: str) -> bytes:
@@ -65,6 +65,6 @@ def test_anything_else_is_left_to_the_full_parser(body: bytes) -> None:
 
 
 def test_the_quick_way_leaves_addresses_over_the_limit_to_the_full_parser() -> None:
-    longest = b"x" * (ADDRESS_MOST - 4) + b"@b.c"
+    longest = b"x" * (ADDRESS_MAX - 4) + b"@b.c"
 
     assert plain_addresses(longest) == [longest] and plain_addresses(b"x" + longest) is None

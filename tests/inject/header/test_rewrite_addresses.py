@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_inject.header.complete_addresses import complete_argument, rewrite_list, tokenize, untokenize
-from queue_wire.files.envelope import ADDRESS_MOST
+from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import AddressTooLong, FormatError
 
 
@@ -102,7 +102,7 @@ def test_an_empty_address_may_be_a_sender() -> None:
 
 def test_an_address_over_the_limit_is_refused() -> None:
     host = b"@example.net"
-    longest = b"x" * (ADDRESS_MOST - len(host)) + host
+    longest = b"x" * (ADDRESS_MAX - len(host)) + host
 
     assert rewrite_list(longest, names)[1] == [longest]
     with pytest.raises(AddressTooLong):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_inject.header.completer import FIELD_MOST, missing_fields, rewrite_header
-from queue_inject.header.fields import HEADER_MOST, HeaderReader, field_name
+from queue_inject.header.completer import FIELD_MAX, missing_fields, rewrite_header
+from queue_inject.header.fields import HEADER_MAX, HeaderReader, field_name
 from queue_inject.header.identity import Identity, make_author, make_message_id, make_sender, show_address
 from queue_wire.format_error import FieldError, FormatError
 
@@ -66,7 +66,7 @@ def test_no_byte_of_a_message_is_lost_however_it_arrives(pieces: list[bytes]) ->
 def test_a_header_without_end_is_refused_at_its_limit() -> None:
     reader = HeaderReader()
     with pytest.raises(FormatError, match="over"):
-        for _ in range(HEADER_MOST // 65536 + 1):
+        for _ in range(HEADER_MAX // 65536 + 1):
             reader.feed(b"A: " + b"x" * 65532 + b"\n")
 
 
@@ -84,7 +84,7 @@ def test_a_body_of_one_long_line_is_no_header_however_long_it_is(fields: bytes, 
 
 
 def test_a_body_of_one_line_of_many_megabytes_is_injected_as_it_is() -> None:
-    line = b"x" * (HEADER_MOST + 1)
+    line = b"x" * (HEADER_MAX + 1)
     assert read(b"To: a@b\n" + line) == ([b"To: a@b\n"], b"\n" + line)
     assert read(line) == ([], b"\n" + line)
 
@@ -176,10 +176,10 @@ def test_a_field_that_cannot_be_parsed_is_named() -> None:
 def test_an_address_field_is_bounded_where_it_takes_the_parser() -> None:
     """The parser takes up to 250 bytes of memory for each byte; plain addresses take almost none."""
     plain, parsed = b"ann@example.org, ", b"(x) ann@example.org, "
-    lines, recipients = rewrite(b"To: " + plain * (FIELD_MOST // len(plain) + 1) + b"bob@example.org\n")
-    assert len(recipients) > 60_000 and len(lines[-1]) > FIELD_MOST
+    lines, recipients = rewrite(b"To: " + plain * (FIELD_MAX // len(plain) + 1) + b"bob@example.org\n")
+    assert len(recipients) > 60_000 and len(lines[-1]) > FIELD_MAX
     with pytest.raises(FieldError, match="is over 1048576 bytes") as caught:
-        rewrite(b"X: y\nTo: " + parsed * (FIELD_MOST // len(parsed) + 1) + b"\n")
+        rewrite(b"X: y\nTo: " + parsed * (FIELD_MAX // len(parsed) + 1) + b"\n")
     assert caught.value.where == "the To field in line 2"
 
 

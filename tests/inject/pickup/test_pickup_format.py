@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_wire.files.maildrop import (
-    ENVELOPE_MOST,
+    ENVELOPE_MAX,
     HEADER_LENGTH,
-    RECIPIENTS_MOST,
+    RECIPIENTS_MAX,
     is_finished,
     is_temporary,
     pack_envelope,
@@ -57,13 +57,13 @@ def test_an_address_that_no_envelope_may_hold_is_refused() -> None:
 
 
 def test_an_envelope_has_its_limits_and_what_is_within_them_comes_back() -> None:
-    most = [b"x"] * RECIPIENTS_MOST
+    most = [b"x"] * RECIPIENTS_MAX
     assert unpack_envelope(pack_envelope(b"a@b", most)) == (b"a@b", most, "")
-    for too_many in ([*most, b"x"], [b"x" * 1000] * (ENVELOPE_MOST // 1000)):
+    for too_many in ([*most, b"x"], [b"x" * 1000] * (ENVELOPE_MAX // 1000)):
         with pytest.raises(FormatError, match="send it several times"):
             pack_envelope(b"a@b", too_many)
     with pytest.raises(FormatError, match="more than"):
-        unpack_envelope(b"Fa@b\0" + b"Tx\0" * (RECIPIENTS_MOST + 1) + b"\0")
+        unpack_envelope(b"Fa@b\0" + b"Tx\0" * (RECIPIENTS_MAX + 1) + b"\0")
 
 
 def test_names_are_temporary_or_finished_or_neither() -> None:

@@ -17,7 +17,7 @@ from queue_inject.pickup.copying import FileCopy
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.file_checks import NotMail, OriginRules
 from queue_inject.pickup.untrusted_directory import Directory
-from queue_wire.files.maildrop import ENVELOPE_MOST, pack_header
+from queue_wire.files.maildrop import ENVELOPE_MAX, pack_header
 from support.inject.committing import committing
 from support.inject.injectors import OWNER, ROOT, USER, PickupDaemon, only, queued, shared_home, states
 from support.inject.maildrop import ENVELOPE, leave, maildrop, put, set_aside, taken
@@ -247,7 +247,7 @@ def test_what_takes_the_name_of_a_file_that_is_queued_stays_and_hinders_nobody(
 
 
 def test_an_envelope_over_its_limit_is_set_aside(home: Home) -> None:
-    put(home, pack_header(4) + b"mailFa@b\0" + b"Tc@d\0" * (ENVELOPE_MOST // 5) + b"\0")
+    put(home, pack_header(4) + b"mailFa@b\0" + b"Tc@d\0" * (ENVELOPE_MAX // 5) + b"\0")
     with PickupDaemon(home) as pickup:
         gone(home)
         pickup.wait_for(b"and its message alone should have 4")

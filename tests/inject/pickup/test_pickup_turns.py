@@ -119,7 +119,7 @@ def test_a_group_ends_when_its_time_is_over(drop: Drop, monkeypatch: pytest.Monk
 
 
 def test_what_cannot_be_kept_is_found_by_a_later_scan(drop: Drop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_queues, "USER_MOST", FEW)
+    monkeypatch.setattr(user_queues, "USER_MAX", FEW)
     for number in range(50):
         drop.put(number, USER if ROOT else os.getuid())
     rounds = 0
@@ -156,8 +156,8 @@ def test_turns_go_round_and_a_name_that_is_put_back_comes_next() -> None:
 
 
 def test_nobody_s_names_leave_no_room_for_those_who_have_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_queues, "USER_MOST", 100)
-    monkeypatch.setattr(user_queues, "TOTAL_MOST", 150)
+    monkeypatch.setattr(user_queues, "USER_MAX", 100)
+    monkeypatch.setattr(user_queues, "TOTAL_MAX", 150)
     found = UserQueues()
     assert sum(found.add(1, name(number)) for number in range(1000)) == 100
     assert sum(found.add(2, name(number)) for number in range(1000)) == 50

@@ -11,7 +11,7 @@ from queue_base.queue.layout import open_layout
 from queue_local.forwarding import GROUP, Forwarder, ForwardRequest
 from queue_local.result import Forward
 from queue_wire.address import VERP_SUFFIX
-from queue_wire.files.envelope import ADDRESS_MOST
+from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.ids import pack_long_id
 from support.inject.injectors import is_empty, queued
 from support.local.forwards import DID, HEAD, JOE, ended, finish, forwarding, make, put_message
@@ -96,7 +96,7 @@ def test_one_that_cannot_be_forwarded_does_not_hinder_those_that_come_with_it(ho
     path = put_message(home, BODY)
     with forwarding(home) as forwards:
         forwards.take(ended(1, path, [b"a@b"]), 60)
-        forwards.take(ended(2, path, [b"x" * (ADDRESS_MOST + 1)]), 60)
+        forwards.take(ended(2, path, [b"x" * (ADDRESS_MAX + 1)]), 60)
         forwards.take(ended(3, b"mess/0/1", [b"a@b"]), 60)
         forwards.take(ended(4, path, [b"c@d"]), 60)
         verdicts = finish(forwards)
@@ -134,7 +134,7 @@ def test_a_queue_that_takes_nothing_defers_forwards_until_it_does(home: Home) ->
 def test_a_failed_forward_leaves_nothing(home: Home) -> None:
     path = put_message(home, BODY)
     with forwarding(home) as forwards:
-        make(forwards, path, [b"x" * (ADDRESS_MOST + 1)])
+        make(forwards, path, [b"x" * (ADDRESS_MAX + 1)])
     remove(home, path)
     assert is_empty(home)
 

@@ -9,7 +9,7 @@ import pytest
 
 from queue_base.errors import Permanent
 from queue_local.deliveries import Deliveries
-from queue_local.result import TEXT_MOST, Outcome
+from queue_local.result import TEXT_MAX, Outcome
 from queue_wire.pipes.job import Job
 from support.local.deliveries import JOB, SECONDS, finish, outcome_of, run
 
@@ -102,7 +102,7 @@ def test_of_a_long_reason_the_beginning_and_the_end_are_kept(tmp_path: Path) -> 
 
     (tmp_path / "message").touch()
     letter, text = run(work, tmp_path / "message")
-    assert letter == b"D" and len(text) == TEXT_MOST
+    assert letter == b"D" and len(text) == TEXT_MAX
     assert text.startswith(b"bx") and b"x\n[...]\nx" in text and text.endswith(b"xe\n")
 
 

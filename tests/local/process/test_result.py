@@ -13,8 +13,8 @@ from queue_local.forwarding import (
     unpack_request,
 )
 from queue_local.result import (
-    RESULT_MOST,
-    TEXT_MOST,
+    RESULT_MAX,
+    TEXT_MAX,
     Forward,
     cut_text,
     pack_forward,
@@ -52,7 +52,7 @@ def test_any_bytes_are_a_result_or_a_format_error(data: bytes) -> None:
             text, _ = unpack_result(attempt)
         except FormatError:
             continue
-        assert text.endswith(b"\n") and len(text) <= TEXT_MOST
+        assert text.endswith(b"\n") and len(text) <= TEXT_MAX
 
 
 @given(st.binary(max_size=40), forward, st.data())
@@ -65,10 +65,10 @@ def test_a_result_that_is_cut_off_or_goes_on_is_refused(text: bytes, wanted: For
             unpack_result(bad)
 
 
-@given(st.binary(max_size=3 * TEXT_MOST))
+@given(st.binary(max_size=3 * TEXT_MAX))
 def test_a_text_is_bounded_and_keeps_its_beginning_and_its_end(text: bytes) -> None:
     cut, whole = cut_text(text), text.rstrip(b"\n") + b"\n"
-    assert len(cut) <= TEXT_MOST and cut.endswith(b"\n")
+    assert len(cut) <= TEXT_MAX and cut.endswith(b"\n")
     assert cut == whole or (cut[:1500] == whole[:1500] and cut[-900:] == whole[-900:])
 
 
@@ -97,7 +97,7 @@ def test_any_bytes_are_a_request_and_an_answer_or_a_format_error(data: bytes) ->
         Forward(1, b"a\0b", b"", [b"x"]),
         Forward(1, b"", b"h\0\n", [b"x"]),
         Forward(1, b"", b"", [b"x\0y"]),
-        Forward(1, b"", b"", [b"x" * RESULT_MOST]),
+        Forward(1, b"", b"", [b"x" * RESULT_MAX]),
     ],
     ids=["nobody", "sender", "head", "recipient", "too large"],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_local.shell_command import HEAD_MOST, TAIL_MOST, run_program
+from queue_local.shell_command import HEAD_MAX, TAIL_MAX, run_program
 from support.local.deliveries import end_of, run
 from support.processes.programs import ENVIRONMENT, run_command
 
@@ -82,7 +82,7 @@ def test_a_program_without_output_has_none(tmp_path: Path) -> None:
 def test_of_huge_output_the_beginning_and_the_end_are_kept(tmp_path: Path) -> None:
     ended = run_command(b"echo first; head -c 300000000 /dev/zero; echo; echo last", tmp_path)
     assert ended.text.startswith(b"0:first\n____") and ended.text.endswith(b"__\nlast\n")
-    assert len(ended.text) <= HEAD_MOST + TAIL_MOST + 12
+    assert len(ended.text) <= HEAD_MAX + TAIL_MAX + 12
 
 
 @pytest.mark.parametrize("closing", [b">&- 2>&-", b">/dev/null 2>&1"])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_local.shell_command import HEAD_MOST, TAIL_MOST, Output, clean_output
+from queue_local.shell_command import HEAD_MAX, TAIL_MAX, Output, clean_output
 
 
 def kept(*pieces: bytes) -> bytes:
@@ -36,16 +36,16 @@ def test_of_long_output_the_first_and_the_last_words_are_kept() -> None:
     lines = [b"line %d\n" % number for number in range(100_000)]
     text = kept(*lines)
     assert text.startswith(b"line 0\nline 1\n") and text.endswith(b"line 99999\n") and b"\n[...]\n" in text
-    assert len(text) <= HEAD_MOST + TAIL_MOST + 10
+    assert len(text) <= HEAD_MAX + TAIL_MAX + 10
 
 
-@given(st.lists(st.binary(max_size=HEAD_MOST), max_size=6))
+@given(st.lists(st.binary(max_size=HEAD_MAX), max_size=6))
 def test_pieces_make_no_difference_and_any_bytes_become_text(pieces: list[bytes]) -> None:
     text = kept(*pieces)
     assert text == kept(b"".join(pieces))
     assert all(line and line.decode().isprintable() for line in text.split(b"\n")[:-1])
     # A bad byte is one `?`, so that cleaning makes nothing longer.
-    assert len(text) <= HEAD_MOST + TAIL_MOST + 10
+    assert len(text) <= HEAD_MAX + TAIL_MAX + 10
 
 
 @given(st.binary(max_size=300))

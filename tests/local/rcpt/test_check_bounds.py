@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from queue_local.rcpt import check_service
-from queue_local.rcpt.check_service import KEPT_MOST, CheckService, KeptVerdicts
+from queue_local.rcpt.check_service import KEPT_MAX, CheckService, KeptVerdicts
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.recipient_question import RecipientQuestion, RecipientVerdict, pack_question, unpack_verdict
 
@@ -32,7 +32,7 @@ def test_a_million_unknown_recipients_cost_bounded_memory() -> None:
     ask_many(range(MILLION // 2))
     before = memory()
     ask_many(range(MILLION // 2, MILLION))
-    assert len(kept) == KEPT_MOST and memory() - before < 5 * MEGABYTES
+    assert len(kept) == KEPT_MAX and memory() - before < 5 * MEGABYTES
     assert kept.get(b"unknown-%d@host.example" % (MILLION - 1), 0.0) is not None
     assert kept.get(b"unknown-1@host.example", 0.0) is None
 
@@ -71,7 +71,7 @@ def test_more_questions_than_may_wait_are_undecided_at_once(
     pair: tuple[CheckService, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, client = pair
-    monkeypatch.setattr(check_service, "QUESTIONS_MOST", 50)
+    monkeypatch.setattr(check_service, "QUESTIONS_MAX", 50)
     monkeypatch.setattr(check_service, "QUESTION_SECONDS", 0.5)
     monkeypatch.setattr(check_service, "KILL_SECONDS", 0.1)
     client.setblocking(True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from queue_local.srs.srs_address import DAYS_MOST, rewrite_sender
+from queue_local.srs.srs_address import DAYS_MAX, rewrite_sender
 from support.local.assigned import assign
 from support.local.hanging_home import hanging
 from support.local.local_daemon import LocalDaemon
@@ -165,10 +165,10 @@ def test_addresses_of_srs_are_refused_if_they_are_forged_or_too_old(mail: MailHo
 
     with LocalDaemon(mail.home), RecipientClient(mail.home) as client:
         assert client.ask(made()) == EXISTS
-        assert client.ask(made(DAYS_MOST - 1).lower()) == EXISTS
+        assert client.ask(made(DAYS_MAX - 1).lower()) == EXISTS
         for address, why in (
             (made(secret=b"other"), b"its hash is wrong"),
-            (made(DAYS_MOST + 2), b"it has expired"),
+            (made(DAYS_MAX + 2), b"it has expired"),
             (b"SRS0=x@srs.example", b"no whole address"),
         ):
             letter, text = client.ask(address)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_local.srs.srs_address import DAYS_MOST, BadSrs, is_ours, restore_sender, rewrite_sender
+from queue_local.srs.srs_address import DAYS_MAX, BadSrs, is_ours, restore_sender, rewrite_sender
 from support.tools import need_file
 
 DAY = 86400
@@ -26,7 +26,7 @@ def local(address: bytes) -> bytes:
     return part
 
 
-@given(LOCAL, HOST, st.integers(0, 2000 * DAY), st.integers(0, DAYS_MOST * DAY - 1))
+@given(LOCAL, HOST, st.integers(0, 2000 * DAY), st.integers(0, DAYS_MAX * DAY - 1))
 def test_a_bounce_comes_back_to_the_sender(name: bytes, host: bytes, now: int, later: int) -> None:
     sender = b"%s@%s" % (name, host)
     made = rewrite_sender(sender, US, SECRET, now)
@@ -66,9 +66,9 @@ def test_a_host_on_the_way_may_change_the_case(change: type) -> None:
 
 def test_an_address_expires() -> None:
     made = local(rewrite_sender(b"joe@example.net", US, SECRET, NOW))
-    assert restore_sender(made, [SECRET], NOW + DAYS_MOST * DAY) == b"joe@example.net"
+    assert restore_sender(made, [SECRET], NOW + DAYS_MAX * DAY) == b"joe@example.net"
     assert restore_sender(made, [SECRET], NOW - DAY) == b"joe@example.net"
-    for when in (NOW + (DAYS_MOST + 1) * DAY, NOW - 2 * DAY, NOW + 500 * DAY):
+    for when in (NOW + (DAYS_MAX + 1) * DAY, NOW - 2 * DAY, NOW + 500 * DAY):
         with pytest.raises(BadSrs, match="expired"):
             restore_sender(made, [SECRET], when)
 

@@ -31,8 +31,8 @@ from queue_remote.control_check import check_home
 from queue_remote.message import arc_seal
 from queue_remote.message.arc_key import ArcLine, read_arc_key, unpack_arc
 from queue_remote.message.arc_seal import (
-    FIELDS_MOST,
-    HEADER_MOST,
+    FIELDS_MAX,
+    HEADER_MAX,
     ArcPlan,
     Unsealable,
     find_results,
@@ -251,7 +251,7 @@ def test_a_long_chain_is_left_alone(seal: Sealer) -> None:
     assert seal(stored) == wire(stored)
 
 
-@pytest.mark.parametrize("more", [b"X-A: " + b"x" * HEADER_MOST + b"\n", b"X: y\n" * (FIELDS_MOST + 1)])
+@pytest.mark.parametrize("more", [b"X-A: " + b"x" * HEADER_MAX + b"\n", b"X: y\n" * (FIELDS_MAX + 1)])
 def test_a_header_over_the_limits_is_not_sealed(seal: Sealer, more: bytes) -> None:
     with pytest.raises(Unsealable, match="header has over"):
         seal(FORWARDED + RECEIVED + RESULTS + more + MAIL)
@@ -394,7 +394,7 @@ def test_warnings_that_strangers_cause_are_few(tmp_path: Path, capfd: pytest.Cap
 
     async def seal_all() -> None:
         for number in range(5):
-            stored = FORWARDED + RECEIVED + RESULTS + b"X: y\n" * (FIELDS_MOST + number) + MAIL
+            stored = FORWARDED + RECEIVED + RESULTS + b"X: y\n" * (FIELDS_MAX + number) + MAIL
             message = opened(tmp_path / "message", stored)
             assert await sealing.seal(message, message) == 0
             message.close()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queue_remote.message.mime import VALUE_MOST, ContentType, unpack_content_type, unpack_encoding
+from queue_remote.message.mime import VALUE_MAX, ContentType, unpack_content_type, unpack_encoding
 from queue_wire.format_error import FormatError
 
 
@@ -77,7 +77,7 @@ PIECES = st.sampled_from(
 def test_whatever_comes_is_read_or_refused(value: bytes) -> None:
     kind, boundary = unpack_content_type(value)
     assert kind.count("/") == 1
-    assert len(boundary) <= VALUE_MOST
+    assert len(boundary) <= VALUE_MAX
     unpack_encoding(value)
 
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from queue_remote.message import conversions as conversions_module
-from queue_remote.message.conversions import COPIES_MOST, Conversions, Later
+from queue_remote.message.conversions import COPIES_MAX, Conversions, Later
 from queue_remote.message.file import Message, open_message
 from queue_wire.format_error import FormatError
 from support.processes.remote_daemon import RemoteDaemon, RemoteHome
@@ -106,7 +106,7 @@ def test_a_form_whose_last_line_does_not_end_counts_its_line_end(tmp_path: Path,
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(("limit", "most"), [("CPU_SECONDS", 1), ("MEMORY_MOST", 60_000_000), ("SECONDS_MOST", 0.5)])
+@pytest.mark.parametrize(("limit", "most"), [("CPU_SECONDS", 1), ("MEMORY_MAX", 60_000_000), ("SECONDS_MAX", 0.5)])
 def test_what_takes_too_much_is_deferred_and_the_next_time_it_fails(
     tmp_path: Path,
     conversions: Conversions,
@@ -121,7 +121,7 @@ def test_what_takes_too_much_is_deferred_and_the_next_time_it_fails(
         message = stored(tmp_path / "message", SLOW)
         small = stored(tmp_path / "small", TEXT)
         waiting = [asyncio.create_task(conversions.convert(message, True, False)) for _ in range(3)]
-        if limit != "SECONDS_MOST":
+        if limit != "SECONDS_MAX":
             # It does not wait for the large one.
             form, _ = await conversions.convert(small, True, False)
             form.close()
@@ -148,7 +148,7 @@ def test_what_takes_too_much_is_deferred_and_the_next_time_it_fails(
 def test_an_old_message_that_takes_too_much_was_tried_before(
     tmp_path: Path, conversions: Conversions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversions_module, "MEMORY_MOST", 60_000_000)
+    monkeypatch.setattr(conversions_module, "MEMORY_MAX", 60_000_000)
 
     async def run() -> None:
         message = stored(tmp_path / "message", SLOW)
@@ -163,7 +163,7 @@ def test_an_old_message_that_takes_too_much_was_tried_before(
 def test_all_forms_together_are_bounded_and_what_is_over_is_deferred(
     tmp_path: Path, conversions: Conversions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversions_module, "COPIES_MOST", 8_000_000)
+    monkeypatch.setattr(conversions_module, "COPIES_MAX", 8_000_000)
 
     async def run() -> None:
         first = stored(tmp_path / "first", TEXT + b"\xe9" * 1_000_000)
@@ -175,7 +175,7 @@ def test_all_forms_together_are_bounded_and_what_is_over_is_deferred(
             await conversions.convert(large, True, False)
         for form, _ in forms:
             form.close()
-        monkeypatch.setattr(conversions_module, "COPIES_MOST", COPIES_MOST)
+        monkeypatch.setattr(conversions_module, "COPIES_MAX", COPIES_MAX)
         # Room is not a matter of the message: it is tried again at once.
         form, _ = await conversions.convert(large, True, False)
         assert form.size > 2_000_000

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from queue_base.home import Home
 from queue_remote.message.dkim_keys import BadKey, Keyring, SigningKey, read_keyring
 from queue_remote.message.dkim_signature import make_fields
-from queue_remote.message.file import HEADER_MOST, Message
+from queue_remote.message.file import HEADER_MAX, Message
 from queue_remote.message.signing import Signing, Unsigned
 from support.processes.remote_daemon import RemoteHome
 from support.servers.dkim_keys import DkimZone, put_key, wire
@@ -106,9 +106,9 @@ def test_whatever_the_message_its_signatures_are_good(
 
 def test_a_header_without_end_is_not_signed_and_not_sent(sign: Callable[..., bytes]) -> None:
     with pytest.raises(Unsigned) as caught:
-        sign(b"From: ann@example.org\n" + b"X: y\n" * (HEADER_MOST // 5))
+        sign(b"From: ann@example.org\n" + b"X: y\n" * (HEADER_MAX // 5))
     assert caught.value.verdict[0] == b"D"
-    others = b"From: ann@other.example\n" + b"X: y\n" * (HEADER_MOST // 5)
+    others = b"From: ann@other.example\n" + b"X: y\n" * (HEADER_MAX // 5)
     assert sign(others) == wire(others)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_remote.message.encoding import LINE_MOST, find_long_line, has_long_lines
+from queue_remote.message.encoding import LINE_MAX, find_long_line, has_long_lines
 from queue_remote.message.message_scan import Facts, MessageScan
 from queue_smtp.dotstuff import DotStuffer, normalize
 
@@ -83,7 +83,7 @@ def test_looking_for_a_long_line_takes_no_more_steps_than_the_bytes_are_worth(li
 
     data = Counting(line * (1_000_000 // len(line)))
     assert find_long_line(data) < 0
-    assert Counting.steps <= 2 * len(data) // LINE_MOST + 2
+    assert Counting.steps <= 2 * len(data) // LINE_MAX + 2
 
 
 def test_a_line_that_is_long_only_with_its_cr_is_passed_over() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_remote.message.message_scan import MessageScan
-from queue_remote.message.small import SMALL_MOST, SmallMessage, read_small
+from queue_remote.message.small import SMALL_MAX, SmallMessage, read_small
 from queue_smtp.dotstuff import DotStuffer
 
 PIECES = st.lists(st.sampled_from([b"a", b".", b"\n", b"\r", b"\r\n", b"\xe9", b"\0", b"x" * 999])).map(b"".join)
@@ -25,11 +25,11 @@ def test_the_bytes_the_size_and_the_facts_are_those_of_a_large_message(stored: b
 
 def test_a_message_is_small_up_to_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "message"
-    path.write_bytes(b"x" * SMALL_MOST)
+    path.write_bytes(b"x" * SMALL_MAX)
     found = read_small(str(path))
     assert found is not None
-    assert found.stored == b"x" * SMALL_MOST
-    path.write_bytes(b"x" * (SMALL_MOST + 1))
+    assert found.stored == b"x" * SMALL_MAX
+    path.write_bytes(b"x" * (SMALL_MAX + 1))
     assert read_small(str(path)) is None
 
 

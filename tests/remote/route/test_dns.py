@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from queue_base.dns_lookups import StubResolver
-from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MOST
+from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MAX
 from queue_remote.route.router import Route
 from queue_remote.route.unroutable import Unroutable
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
@@ -159,7 +159,7 @@ def test_a_question_that_is_not_answered_is_temporary(
 
 def test_an_answer_too_long_for_a_datagram_comes_whole_by_tcp(home: RemoteHome) -> None:
     routes = find_often(home, b"crowd.example", 20)
-    assert all(ADDRESSES_ENOUGH <= len(route.targets) <= TARGETS_MOST for route in routes)
+    assert all(ADDRESSES_ENOUGH <= len(route.targets) <= TARGETS_MAX for route in routes)
     assert len({route.targets[0] for route in routes}) > 1
     assert all(any("more hosts are not looked up" in reason for reason in route.reasons) for route in routes)
 
@@ -225,7 +225,7 @@ def test_no_more_questions_are_asked_at_once_than_the_event_loop_keeps_up_with(
             asking -= 1
 
     monkeypatch.setattr(StubResolver, "ask", counted)
-    monkeypatch.setattr("queue_base.dns_lookups.QUESTIONS_MOST", 3)
+    monkeypatch.setattr("queue_base.dns_lookups.QUESTIONS_MAX", 3)
 
     async def crowd() -> list[Route]:
         router = router_of(home)

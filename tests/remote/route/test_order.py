@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_remote.route.order import HOST_ADDRESSES_MOST, Target, interleave
+from queue_remote.route.order import HOST_ADDRESSES_MAX, Target, interleave
 
 
 def host(name: str, *addresses: str) -> list[Target]:
@@ -28,7 +28,7 @@ def test_the_first_host_stays_the_first_whatever_kind_of_address_it_has() -> Non
 
 def test_one_host_with_many_addresses_leaves_the_next_its_turn() -> None:
     many = host("a", *(f"192.0.2.{number}" for number in range(40)))
-    assert names(interleave([many, host("b", "198.51.100.1")])) == [("a", False)] * HOST_ADDRESSES_MOST + [("b", False)]
+    assert names(interleave([many, host("b", "198.51.100.1")])) == [("a", False)] * HOST_ADDRESSES_MAX + [("b", False)]
 
 
 def test_the_addresses_of_a_host_begin_with_another_each_time() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queue_remote.smtp.connection import CARRIED_MOST, Connection
+from queue_remote.smtp.connection import CARRIED_MAX, Connection
 from queue_remote.smtp.transaction import Transaction
 from queue_smtp.client import ClientState, SmtpClient
 from support.servers.smtp.smtp_script import PIPELINING, PLAIN, ready
@@ -113,14 +113,14 @@ def message(number: int, recipients: int, over: list[int]) -> Transaction:
 async def play(
     client: SmtpClient, answers: list[bytes], messages: list[int], cuts: list[int]
 ) -> tuple[StrictServer, list[Transaction], list[int]]:
-    """Carry messages with so many recipients each, up to CARRIED_MOST at once; the replies come in pieces."""
+    """Carry messages with so many recipients each, up to CARRIED_MAX at once; the replies come in pieces."""
     server, over = StrictServer(iter(answers)), list[int]()
     connection = Connection(client, 60)
     connection.connection_made(server)
     given: list[Transaction] = []
     pieces = iter(cuts)
     while len(over) < len(messages):
-        while len(given) < len(messages) and connection.carried < CARRIED_MOST and not client.ended:
+        while len(given) < len(messages) and connection.carried < CARRIED_MAX and not client.ended:
             given.append(message(len(given), messages[len(given)], over))
             connection.carry(given[-1])
         if server.said:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from queue_remote.message.file import open_message
-from queue_remote.smtp.connection import RATE_LEAST, Sending
+from queue_remote.smtp.connection import RATE_MIN, Sending
 from queue_remote.smtp.timer import ProgressTimer
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 from support.processes.remote_daemon import RemoteDaemon, RemoteHome
@@ -156,7 +156,7 @@ def test_a_message_has_more_time_the_more_of_it_has_got_off(home: RemoteHome) ->
     wire = sending.next()
     message.close()
     assert sending.ended
-    assert sending.limit(10) == pytest.approx(before + len(wire) / RATE_LEAST)
+    assert sending.limit(10) == pytest.approx(before + len(wire) / RATE_MIN)
 
 
 def test_a_deadline_moves_with_progress_up_to_its_limit() -> None:

@@ -11,7 +11,7 @@ import pytest
 from queue_remote.config import RemoteConfig
 from queue_remote.options import OptionChoices
 from queue_remote.smtp import pool as pool_module
-from queue_remote.smtp.connection import CARRIED_MOST, PROMPT_SECONDS, Connection
+from queue_remote.smtp.connection import CARRIED_MAX, PROMPT_SECONDS, Connection
 from queue_remote.smtp.pool import MEASURED_SECONDS, Pool, ProcessorShare
 from queue_remote.smtp.transaction import Transaction
 from queue_remote.smtpauth import Logins
@@ -56,7 +56,7 @@ def carrying(seconds: float = 0.0) -> Connection:
 
 @pytest.mark.parametrize(
     ("busy", "seconds", "joined"),
-    [(True, 0.0, CARRIED_MOST - 1), (False, 0.0, 0), (True, PROMPT_SECONDS * 100, 0)],
+    [(True, 0.0, CARRIED_MAX - 1), (False, 0.0, 0), (True, PROMPT_SECONDS * 100, 0)],
     ids=["busy", "not busy", "a slow server"],
 )
 def test_messages_join_others_while_busy_with_a_prompt_server(busy: bool, seconds: float, joined: int) -> None:

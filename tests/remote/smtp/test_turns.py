@@ -11,10 +11,10 @@ from queue_base.home import Home
 from queue_remote.message import signing
 from queue_remote.message.dkim_keys import read_keyring
 from queue_remote.message.file import CHUNK, Message, open_message
-from queue_remote.message.signing import AUTHOR_MOST, Signing, find_author
-from queue_remote.smtp.connection import TURN_MOST, Connection
+from queue_remote.message.signing import AUTHOR_MAX, Signing, find_author
+from queue_remote.smtp.connection import TURN_MAX, Connection
 from queue_smtp.client import ClientState
-from queue_smtp.reply import LINES_MOST
+from queue_smtp.reply import LINES_MAX
 from support.processes.remote_daemon import RemoteHome
 from support.servers.dkim_keys import DkimZone, put_key
 from support.servers.smtp.smtp_script import ready, run, transaction
@@ -77,7 +77,7 @@ def test_a_peer_that_takes_all_gets_a_share_of_the_message_in_each_turn(tmp_path
     shares = asyncio.run(send())
     assert sum(shares) > 8_000_000
     # The last piece of a turn may double: dots and line ends.
-    assert max(shares) <= TURN_MOST + 3 * CHUNK
+    assert max(shares) <= TURN_MAX + 3 * CHUNK
     assert len(shares) > 10
 
 
@@ -119,7 +119,7 @@ def test_of_a_long_from_field_the_event_loop_looks_at_a_little_and_once(
 
     asyncio.run(sign())
     assert len(looked) == 1
-    assert looked[0] <= AUTHOR_MOST
+    assert looked[0] <= AUTHOR_MAX
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_of_a_long_from_field_the_event_loop_looks_at_a_little_and_once(
         (b"From: a@b.exam", b"b.exam"),
         (b"To: x\n", b""),
         (b"X: y\nfrom : A <a@b.example>\n z\nTo: c@d\n", b"b.example"),
-        (b"From: A <a@b.example>, " + b"x" * AUTHOR_MOST, b"b.example"),
-        (b"From: a@b.example, " + b"x" * AUTHOR_MOST, b"b.example"),
-        (b"From: a@" + b"x" * AUTHOR_MOST, b""),
-        (b"From: A <a@" + b"x" * AUTHOR_MOST + b">\n", b""),
-        (b"From: a@b.example (" + b"x" * AUTHOR_MOST + b")\n", b""),
+        (b"From: A <a@b.example>, " + b"x" * AUTHOR_MAX, b"b.example"),
+        (b"From: a@b.example, " + b"x" * AUTHOR_MAX, b"b.example"),
+        (b"From: a@" + b"x" * AUTHOR_MAX, b""),
+        (b"From: A <a@" + b"x" * AUTHOR_MAX + b">\n", b""),
+        (b"From: a@b.example (" + b"x" * AUTHOR_MAX + b")\n", b""),
     ],
 )
 def test_the_author_is_the_first_mailbox_that_ends_in_the_first_bytes_of_the_field(
@@ -165,7 +165,7 @@ def test_reply_lines_without_number_end_the_connection_before_they_are_looked_at
     client.feed(lines)
     assert client.state is ClientState.CLOSED
     assert client.failure is not None
-    assert b"over %d lines of SMTP replies at once" % LINES_MOST in client.failure[1]
+    assert b"over %d lines of SMTP replies at once" % LINES_MAX in client.failure[1]
 
 
 def test_the_replies_to_a_whole_flight_may_have_many_lines_each() -> None:

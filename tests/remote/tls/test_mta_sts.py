@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from queue_remote.tls import mta_sts
 from queue_remote.tls.certificates import matches
-from queue_remote.tls.mta_sts import MAX_AGE_MOST, Mode, unpack_policy, unpack_record
+from queue_remote.tls.mta_sts import MAX_AGE_MAX, Mode, unpack_policy, unpack_record
 from queue_wire.format_error import FormatError
 
 POLICY = b"version: STSv1\r\nmode: enforce\r\nmx: mail.example.com\r\nmx: *.example.net\r\nmax_age: 604800\r\n"
@@ -53,7 +53,7 @@ def test_lf_ends_lines_too_the_first_of_equal_keys_counts_and_unknown_keys_do_no
     with pytest.raises(FormatError, match="max_age"):
         unpack_policy(text)
     policy = unpack_policy(text[:-2])
-    assert (policy.mode, policy.max_age) == (Mode.TESTING, MAX_AGE_MOST)
+    assert (policy.mode, policy.max_age) == (Mode.TESTING, MAX_AGE_MAX)
 
 
 def test_a_policy_of_mode_none_needs_no_names() -> None:

@@ -42,14 +42,14 @@ def caching(text: bytes) -> tuple[StsCache, list[str]]:
 
 
 def test_what_was_used_least_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_remote.tls.mta_sts.KEPT_MOST", 2)
+    monkeypatch.setattr("queue_remote.tls.mta_sts.KEPT_MAX", 2)
     cache, asked = caching(POLICY)
     find_all(cache, "abacab")
     assert asked == ["a", "b", "c", "b"]
 
 
 def test_large_policies_make_room_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_remote.tls.mta_sts.KEPT_BYTES_MOST", 2_000_000)
+    monkeypatch.setattr("queue_remote.tls.mta_sts.KEPT_BYTES_MAX", 2_000_000)
     cache, asked = caching(POLICY + b"mx:a\n" * 12000)
     find_all(cache, "abacab")
     assert asked == ["a", "b", "c", "b"]

@@ -11,7 +11,7 @@ from queue_base.home import Home
 from queue_base.queue import hold_marks
 from queue_base.queue.layout import open_layout
 from queue_base.queue.removal import remove_messages
-from queue_send.admin.bounce_orders import RECIPIENTS_MOST
+from queue_send.admin.bounce_orders import RECIPIENTS_MAX
 from queue_send.admin.orders import Orders
 from queue_send.disk_retry import DiskRetry
 from queue_wire.admin.returning import RecipientSelector, ReturnOrder, pack_return, unpack_return
@@ -208,7 +208,7 @@ def test_an_order_that_is_garbage_or_chooses_nobody_is_refused(data: bytes) -> N
 
 
 def test_a_deletion_ends_the_work_on_a_bounce_and_spares_the_next_message_of_the_number(home: Home) -> None:
-    message = waiting(home, *[b"u%d@c.example" % number for number in range(2 * RECIPIENTS_MOST)])
+    message = waiting(home, *[b"u%d@c.example" % number for number in range(2 * RECIPIENTS_MAX)])
     layout, loop = open_layout(home.queue), Loop(home)
     try:
         commit = Commit()

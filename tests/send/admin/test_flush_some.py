@@ -8,7 +8,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_send.delivery import partial_flush
-from queue_send.delivery.loading import RECIPIENTS_MOST
+from queue_send.delivery.loading import RECIPIENTS_MAX
 from queue_wire.admin.returning import RecipientSelector
 from queue_wire.files.recipients import unpack_recipients
 from support.processes.suite import wait_until
@@ -160,7 +160,7 @@ def test_a_message_without_others_and_one_that_is_due_are_flushed_whole(home: Ho
 
 
 def test_of_very_many_recipients_only_the_chosen_ones_are_tried(home: Home) -> None:
-    others = [b"u%d@d.example" % number for number in range(2 * RECIPIENTS_MOST)]
+    others = [b"u%d@d.example" % number for number in range(2 * RECIPIENTS_MAX)]
     message = waiting(home, b"first@c.example", *others, b"last@c.example")
     before = due(home, message)
     with ScriptedSend(home) as send:
@@ -193,7 +193,7 @@ def test_a_hold_between_the_order_and_its_turn_ends_it(home: Home) -> None:
 
 
 def test_more_messages_than_are_kept_are_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partial_flush, "FLUSHED_MOST", 1)
+    monkeypatch.setattr(partial_flush, "FLUSHED_MAX", 1)
     flushes = partial_flush.PartialFlushes()
     flushes.add(1, RecipientSelector(b"", b"c.example"))
     assert flushes.full

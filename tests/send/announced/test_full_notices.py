@@ -14,7 +14,7 @@ from queue_base.queue.layout import open_layout
 from queue_base.queue.removal import remove_messages
 from queue_send import cleaner, disk_retry
 from queue_send.admin.queries import Explainer
-from queue_send.messages.envelopes import BYTES_MOST
+from queue_send.messages.envelopes import BYTES_MAX
 from queue_wire.admin.cause import CONCURRENCY_FULL, DISK_FAILED, IN_FLIGHT, REMOVALS_BEHIND
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import Removal
@@ -160,7 +160,7 @@ def test_nothing_of_a_deleted_message_is_started_while_queue_clean_has_still_to_
 
 
 def test_the_envelopes_that_are_kept_have_a_limit(home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_send.messages.envelopes.KEPT_MOST", 3)
+    monkeypatch.setattr("queue_send.messages.envelopes.KEPT_MAX", 3)
     envelopes = loop.messages.store.envelopes
     notice = Arrived(1, 5, 18, b"a@b", [(LOCAL, b"x" * 100)])
     for message in range(5):
@@ -171,7 +171,7 @@ def test_the_envelopes_that_are_kept_have_a_limit(home: Home, loop: Loop, monkey
     assert envelopes.get(9) is not None
     for message in range(10):
         envelopes.forget(message)
-    monkeypatch.setattr("queue_send.messages.envelopes.KEPT_MOST", 10**9)
+    monkeypatch.setattr("queue_send.messages.envelopes.KEPT_MAX", 10**9)
     for message in range(200_000):
         envelopes.keep(notice._replace(message=message), 5)
     assert sum(envelopes.get(message) is not None for message in range(200_000)) < 100_000
@@ -180,7 +180,7 @@ def test_the_envelopes_that_are_kept_have_a_limit(home: Home, loop: Loop, monkey
 def test_no_delivery_starts_while_too_many_messages_wait_for_their_removal(home: Home, loop: Loop) -> None:
     message = classified_message(home, remote=TWO)
     loop.settle()
-    for number in range(1, cleaner.WAITING_MOST + 2):
+    for number in range(1, cleaner.WAITING_MAX + 2):
         loop.cleaner._held[number] = None
     assert loop.channel.stopped == REMOVALS_BEHIND
     loop.arrive(message)
@@ -236,7 +236,7 @@ def test_the_envelopes_that_are_kept_have_a_limit_of_memory_whatever_the_length_
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert used < 1.5 * BYTES_MOST
+    assert used < 1.5 * BYTES_MAX
 
 
 def test_a_notice_whose_files_cannot_be_read_yet_is_no_longer_a_full_one(
@@ -286,7 +286,7 @@ def test_mail_beyond_what_a_destination_takes_is_not_loaded_before_mail_for_anot
 def test_the_destination_of_a_message_whose_envelope_is_not_kept_is_known_too(
     home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queue_send.messages.envelopes.KEPT_MOST", 0)
+    monkeypatch.setattr("queue_send.messages.envelopes.KEPT_MAX", 0)
     arrive_all(home, loop, *[b"%d@full.example" % number for number in range(9)])
     loop.settle()
     assert [job.recipients for job in loop.jobs] == [[b"0@full.example"], [b"1@full.example"]]

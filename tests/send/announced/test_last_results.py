@@ -20,7 +20,7 @@ from queue_send.delivery import result_writer
 from queue_send.delivery.result_writer import ResultWriter, append_results
 from queue_send.events import Events, MayEnd
 from queue_send.log import Log
-from queue_wire.files.last_result import FILE_LEAST, LastResult, pack_header, pack_result, unpack_header, unpack_results
+from queue_wire.files.last_result import FILE_MIN, LastResult, pack_header, pack_result, unpack_header, unpack_results
 from queue_wire.pipes.cleaning import ANY, Removal
 from support.processes.suite import wait_until
 from support.queues.queued import classified_message
@@ -219,7 +219,7 @@ def test_a_file_never_grows_beyond_its_limit_and_keeps_the_newest(home: Home, la
             found = read(layout, one)
             assert found[-1].when == attempt
             assert [each.when for each in found] == sorted(each.when for each in found)
-    assert os.stat(layout.hashed("last", message)).st_size <= FILE_LEAST
+    assert os.stat(layout.hashed("last", message)).st_size <= FILE_MIN
     assert {each.offset for each in read(layout, many) if each.when == 59} == set(range(0, 1200, 6))
     assert os.stat(layout.hashed("last", many)).st_size < 40 * 1400 + 40_000
 
@@ -275,7 +275,7 @@ def test_a_message_ends_after_its_records_and_those_that_wait_are_dropped(home: 
 def test_a_disk_that_hangs_costs_bounded_memory_and_nothing_else(
     home: Home, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result_writer, "PENDING_MOST", 10_000)
+    monkeypatch.setattr(result_writer, "PENDING_MAX", 10_000)
     message = put(home)
     disk.hold()
     for when in range(1000):

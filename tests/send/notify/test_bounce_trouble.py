@@ -11,7 +11,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
-from queue_send.messages.bounce_file import BOUNCE_MOST, BOUNCE_PIECE, FailedRecipient, append_failures
+from queue_send.messages.bounce_file import BOUNCE_MAX, BOUNCE_PIECE, FailedRecipient, append_failures
 from queue_wire.failures import pack_failure
 from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
@@ -75,7 +75,7 @@ def a_directory(path: str) -> None:
 
 def too_large(path: str) -> None:
     Path(path).write_bytes(OLD_FAILURE)
-    os.truncate(path, BOUNCE_MOST + 1)
+    os.truncate(path, BOUNCE_MAX + 1)
 
 
 def a_loop(path: str) -> None:

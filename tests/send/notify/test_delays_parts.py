@@ -149,7 +149,7 @@ def test_a_message_that_ends_before_its_notice_is_composed_makes_none_nor_does_t
 
 
 def test_no_more_messages_wait_for_their_notice_than_the_limit(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAITING_MOST", 2)
+    monkeypatch.setattr(module, "WAITING_MAX", 2)
     place, messages = Place(home), [old_message(home) for _ in range(3)]
     for message in messages:
         place.delays.deferred(place.attempt(message), time.time())
@@ -160,7 +160,7 @@ def test_no_more_messages_wait_for_their_notice_than_the_limit(home: Home, monke
 
 
 def test_texts_are_kept_within_their_limit_and_given_back(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TEXTS_MOST", 1000)
+    monkeypatch.setattr(module, "TEXTS_MAX", 1000)
     place, one, two = Place(home), old_message(home), old_message(home)
     attempts = [place.attempt(one), place.attempt(two)]
     now = time.time()

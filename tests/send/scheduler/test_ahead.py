@@ -37,7 +37,7 @@ def test_over_half_of_the_active_set_a_destination_has_no_more_than_its_window_c
 
 
 def test_one_destination_has_so_many_queued_and_the_others_wait_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "QUEUED_AHEAD_MOST", 10)
+    monkeypatch.setattr(loading, "QUEUED_AHEAD_MAX", 10)
     recorder = Recorder()
     for _ in range(30):
         recorder.send((b"a", 1))
@@ -46,7 +46,7 @@ def test_one_destination_has_so_many_queued_and_the_others_wait_aside(monkeypatc
 
 
 def test_mail_does_not_pass_what_has_waited_aside_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "QUEUED_AHEAD_MOST", 10)
+    monkeypatch.setattr(loading, "QUEUED_AHEAD_MAX", 10)
     recorder = Recorder()
     for _ in range(30):
         recorder.send((b"a", 1))

@@ -113,7 +113,7 @@ def test_a_host_that_was_dead_is_as_quick_as_its_probe() -> None:
 
 
 def test_what_is_remembered_of_mail_that_was_turned_away_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SUSPENDED_MOST", 5)
+    monkeypatch.setattr(module, "SUSPENDED_MAX", 5)
     scheduler = Recorder().scheduler
     one, other, late = (scheduler._destination(name) for name in (b"1", b"2", b"3"))
 

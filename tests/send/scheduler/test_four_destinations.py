@@ -11,9 +11,9 @@ from support.site import mail_site
 EACH = amount(500, 1250)
 WINDOW = 2  # destinationinitial
 # A host that is not there fails windows of 2, 1 and 1 jobs; then it is dead. Two more may have been in flight.
-ATTEMPTS_MOST = 6
+ATTEMPTS_MAX = 6
 # What comes beside the mail of the fast host is three times as much.
-MOST_WORK = 2.5
+WORK_MAX = 2.5
 TRIES = 4
 
 
@@ -61,7 +61,7 @@ def test_of_the_messages_for_a_fast_host_and_three_sick_ones_those_for_the_fast_
         beside.append(run((*SICK, FAST)))
         work = [min(map(_work, outcomes)) for outcomes in (alone, beside)]
         # The others wait, or are deferred in time.
-        if work[1] < MOST_WORK * work[0]:
+        if work[1] < WORK_MAX * work[0]:
             break
     say(f"{EACH} messages for a fast host: {alone[-1].seconds:.2f} s alone, {beside[-1].seconds:.2f} s beside others")
     for outcome in alone:
@@ -70,8 +70,8 @@ def test_of_the_messages_for_a_fast_host_and_three_sick_ones_those_for_the_fast_
         assert outcome.attempts.pop(FAST) == EACH
         # Until the fast host had all of its mail, the tarpit has kept two places, and the others were given up early.
         assert outcome.attempts.pop("tarpit") == WINDOW
-        assert all(0 < attempts <= ATTEMPTS_MOST for attempts in outcome.attempts.values()), outcome.attempts
-    assert work[1] < MOST_WORK * work[0], work
+        assert all(0 < attempts <= ATTEMPTS_MAX for attempts in outcome.attempts.values()), outcome.attempts
+    assert work[1] < WORK_MAX * work[0], work
 
 
 def _work(outcome: Outcome) -> float:
@@ -82,4 +82,4 @@ def _work(outcome: Outcome) -> float:
 def test_a_host_that_says_421_to_mail_is_given_up_as_one_that_greets_so() -> None:
     beside = run(("closing", FAST), 200)
     assert beside.attempts[FAST] == 200
-    assert 0 < beside.attempts["closing"] <= ATTEMPTS_MOST
+    assert 0 < beside.attempts["closing"] <= ATTEMPTS_MAX

@@ -146,7 +146,7 @@ def test_the_first_message_that_waits_at_a_dead_destination_is_its_probe() -> No
 
 
 def test_beyond_so_many_destinations_new_mail_waits_in_the_order_of_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "DESTINATIONS_MOST", 3)
+    monkeypatch.setattr(loading, "DESTINATIONS_MAX", 3)
     recorder = Recorder(WIDE)
     for number in range(6):
         recorder.send((b"d%d" % number, 1), known=True)

@@ -26,7 +26,7 @@ from queue_send.scheduler.fifo import Fifo
 from queue_send.scheduler.model import Attempt, Entry
 from queue_send.scheduler.overflow import BLOCK, NEVER, Overflow
 from queue_send.scheduler.round_robin import SKIPPED_AT_ONCE, UNTESTED
-from queue_send.scheduler.scheduler import EXPIRED_AT_ONCE, SUSPENDED_AT_ONCE, SUSPENDED_MOST
+from queue_send.scheduler.scheduler import EXPIRED_AT_ONCE, SUSPENDED_AT_ONCE, SUSPENDED_MAX
 from queue_send.scheduler.waiting import LONG_AGO, Waiting
 from queue_wire.failures import FailureReader, pack_failure
 from queue_wire.pipes.cleaning import Removal
@@ -173,7 +173,7 @@ def test_recipients_that_fail_without_an_attempt_do_so_a_part_at_a_time(home: Ho
         assert loop.log._deliveries - before <= verdicts.EXPIRED_A_TURN
         # Those whose failures are not safe yet are bounded.
         settled = 5000 - attempt.in_flight
-        assert loop.log._deliveries - settled <= verdicts.WRITTEN_MOST + verdicts.EXPIRED_A_TURN
+        assert loop.log._deliveries - settled <= verdicts.WRITTEN_MAX + verdicts.EXPIRED_A_TURN
         loop.log.run({}, 0.0)
         loop.disk.run({}, 0.0)
         turns += 1
@@ -374,7 +374,7 @@ def test_a_message_that_is_put_aside_again_after_it_was_taken_is_taken_again() -
 def test_the_mail_that_a_dead_destination_turned_away_joins_the_rest_at_once() -> None:
     overflow = Overflow()
     overflow.put(1, 100)
-    overflow.join(Fifo(range(2, SUSPENDED_MOST)))
+    overflow.join(Fifo(range(2, SUSPENDED_MAX)))
     assert len(overflow._blocks) == 2
     assert list(islice(iter(overflow.take, None), 3)) == [1, 2, 3]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_remote.report_text import Verdict
-from queue_smtp.client import PIPELINED_MOST, ClientState, Session, Tls
+from queue_smtp.client import PIPELINED_MAX, ClientState, Session, Tls
 from support.servers.smtp.smtp_script import (
     PEER,
     PIPELINING,
@@ -110,13 +110,13 @@ def test_a_flight_is_bounded_and_goes_on_as_replies_come() -> None:
     recipients = [b"r%d@b" % number for number in range(250)]
     client, asked = ready(), transaction(*recipients)
     said = client.begin(asked)
-    assert said.count(b"\r\n") == PIPELINED_MOST
+    assert said.count(b"\r\n") == PIPELINED_MAX
     while not said.endswith(b"DATA\r\n"):
         more = client.feed(b"250 ok\r\n")
         assert more
         said += more
     assert said.count(b"RCPT TO:") == 250
-    client.feed(b"250 ok\r\n" * (PIPELINED_MOST - 1))
+    client.feed(b"250 ok\r\n" * (PIPELINED_MAX - 1))
     assert client.state.name == "DATA"
     client.feed(GO)
     assert client.state is ClientState.MESSAGE
@@ -228,4 +228,4 @@ def test_whatever_is_answered_no_more_than_a_flight_is_under_way(replies: list[b
     commands = client.begin(asked).count(b"\r\n")
     for number, reply in enumerate(replies, 1):
         commands += client.feed(reply).count(b"\r\n")
-        assert commands - number <= PIPELINED_MOST
+        assert commands - number <= PIPELINED_MAX

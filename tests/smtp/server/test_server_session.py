@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from queue_smtp.auth_server import MECHANISMS
 from queue_smtp.incoming import MessageLimits
-from queue_smtp.server import WAITING_MOST, SmtpServer
+from queue_smtp.server import WAITING_MAX, SmtpServer
 from queue_smtp.server_events import (
     BadCommand,
     ClientChanged,
@@ -197,7 +197,7 @@ def test_while_a_question_is_open_the_session_asks_for_no_more_than_it_needs() -
     server.greet()
     server.feed(b"EHLO c\r\n")
     assert server.wants_data
-    server.feed(b"x" * WAITING_MOST)
+    server.feed(b"x" * WAITING_MAX)
     assert not server.wants_data
     server.answer()
     assert server.wants_data

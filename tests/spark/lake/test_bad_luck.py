@@ -138,7 +138,7 @@ def test_what_is_new_in_many_logs_is_not_all_kept_in_memory(
 ) -> None:
     for number in range(20):
         put(logs / f"host{number}" / "q" / "current", log(0, 100))
-    monkeypatch.setattr(sources, "MOST_KEPT", 12_000)
+    monkeypatch.setattr(sources, "KEPT_MAX", 12_000)
     found = sources.plan(LocalPlace(str(logs)), {}, LocalPlace(str(tmp_path / "copies")))
     kept = [part.content for parts in found.streams.values() for part in parts if part.content is not None]
     assert 0 < sum(map(len, kept)) <= 12_000
@@ -218,7 +218,7 @@ def test_where_a_long_line_ends_is_looked_for_once(tmp_path: Path, monkeypatch: 
 
 
 def test_a_block_of_many_short_lines_is_read_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_MOST_LINES", 7)
+    monkeypatch.setattr(reader, "_LINES_MAX", 7)
     content = b"\n" * 10 + log(0, 20) + b"\n\n"
     assert [line for line, _, _ in texts(tmp_path / "current", content)] == content.split(b"\n")[:-1]
     assert [number for _, number, _ in texts(tmp_path / "current", content)] == list(range(1, 33))

@@ -35,7 +35,7 @@ def test_a_data_file_that_is_damaged_or_gone_is_named(tmp_path: Path, content: b
 
 
 def test_years_of_dates_need_few_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "MOST_OPEN", 3)
+    monkeypatch.setattr(parquet, "OPEN_MAX", 3)
     monkeypatch.setattr(parquet, "GROUP_BYTES", 1)
     writer = TableWriter(str(tmp_path), "x", TODAY)
     days = [(date(2026, 1, 1) + timedelta(number % 10)).isoformat() for number in range(30)]

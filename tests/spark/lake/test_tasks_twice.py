@@ -42,9 +42,9 @@ def test_the_tables_are_those_of_tasks_that_run_once(
     tmp_path: Path, copies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A growing file is cut too, and the joins are tasks.
-    monkeypatch.setattr("spark.logs.sources.MOST_KEPT", 0)
+    monkeypatch.setattr("spark.logs.sources.KEPT_MAX", 0)
     monkeypatch.setattr("spark.logs.sources._KEPT", 0)
-    monkeypatch.setattr("spark.lake.batch.MOST_EDGES", 0)
+    monkeypatch.setattr("spark.lake.batch.EDGES_MAX", 0)
     if copies:
         # No segment stands as it was matched first.
         monkeypatch.setattr("spark.lake.matching.fits", lambda state, edge: edge.state is not None)

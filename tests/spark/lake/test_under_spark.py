@@ -80,7 +80,7 @@ def test_executors_make_the_same_tables_of_many_segments(
     assert sessions.asked == 2
     # Large edges are files, and executors join them.
     monkeypatch.setattr("spark.lake.matching.LARGE_EDGE", 0)
-    monkeypatch.setattr(batch, "MOST_EDGES", 0)
+    monkeypatch.setattr(batch, "EDGES_MAX", 0)
     run(Order(str(logs), str(tmp_path / "joined"), settings=ALWAYS_SPARK), sessions)
     Lake(tmp_path / "whole").build(logs)
     same(tmp_path / "whole", tmp_path / "joined")

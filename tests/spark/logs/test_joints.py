@@ -214,7 +214,7 @@ def test_what_is_new_in_current_is_read_though_its_logger_renames_it_meanwhile(
     if not same_disk:
         monkeypatch.setattr(os, "link", fail)
     monkeypatch.setattr(sources, "_KEPT", 0)
-    monkeypatch.setattr(sources, "MOST_KEPT", 0)
+    monkeypatch.setattr(sources, "KEPT_MAX", 0)
     whole = b"".join(log(0, 20))
     for end in (300, len(whole)):
         (queue / "current").write_bytes(whole[:end])
@@ -315,7 +315,7 @@ def test_a_log_that_was_read_in_part_goes_on_where_it_was_though_it_was_rotated_
 ) -> None:
     if not kept:
         monkeypatch.setattr(sources, "_KEPT", 0)
-        monkeypatch.setattr(sources, "MOST_KEPT", 0)
+        monkeypatch.setattr(sources, "KEPT_MAX", 0)
     whole = b"".join(log(0, 20))
     half = whole.index(b"end msg 7") + 4
     write_files(queue, [("current", whole[:half])])

@@ -24,7 +24,7 @@ def test_segments_are_whole_lines_and_together_are_the_log(
 ) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(reader, "BLOCK", rng.choice((64, 500, 1 << 20)))
-    monkeypatch.setattr("spark.logs.sources.MOST_KEPT", rng.choice((0, 1 << 20)))
+    monkeypatch.setattr("spark.logs.sources.KEPT_MAX", rng.choice((0, 1 << 20)))
     monkeypatch.setattr("spark.logs.sources._KEPT", 0)
     lines = lines_of(World(seed, "h", "q").run(150).lines)
     write_files(tmp_path / "logs" / "h" / "q", rotated(World(seed, "h", "q").run(150).lines, rng, rng.randrange(1, 5)))

@@ -77,7 +77,7 @@ def test_through_hadoop_the_same_is_new_in_logs_as_on_the_local_disk(
 ) -> None:
     logs = tmp_path / "logs"
     write_files(logs / "mx1" / "in", rotated(World(1, "mx1", "in").run(200).lines, random.Random(1), 6))
-    monkeypatch.setattr(sources, "MOST_KEPT", 0)
+    monkeypatch.setattr(sources, "KEPT_MAX", 0)
     monkeypatch.setattr(sources, "_KEPT", 0)
     expected = sources.plan(LocalPlace(str(logs)), {}, LocalPlace(str(tmp_path / "local")))
     found = sources.plan(hadoop(logs), {}, hadoop(tmp_path / "hadoop"))

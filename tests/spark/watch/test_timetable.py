@@ -7,7 +7,7 @@ import pytest
 from spark.watch.timetable import (
     LATEST_TIDY,
     LONGEST_PAUSE,
-    MOST_BATCHES,
+    BATCHES_MAX,
     PAGE_SHARE,
     QUIET_TIDY,
     Timetable,
@@ -94,9 +94,9 @@ def test_a_log_that_says_nothing_is_tidied_once_a_day_only() -> None:
 
 def test_a_log_that_is_never_quiet_is_tidied_after_so_many_batches() -> None:
     table = Timetable(60.0, 0.0)
-    for number in range(1, MOST_BATCHES + 1):
+    for number in range(1, BATCHES_MAX + 1):
         batch(table, lines=1000)
-        assert table.is_tidy_due(table.due) == (number >= MOST_BATCHES)
+        assert table.is_tidy_due(table.due) == (number >= BATCHES_MAX)
 
 
 def test_nothing_is_tidied_while_there_is_trouble() -> None:

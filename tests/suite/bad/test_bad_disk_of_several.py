@@ -15,7 +15,7 @@ from support.processes.suite import DEADLINE, wait_until
 from support.queues.home import make_home, make_queue
 
 # It is tried again soon, so that the test need not wait.
-SOON = "import queue_intake.entrance as e; e.RETRY_SECONDS = 0.2; e.RETRY_MOST = 0.2"
+SOON = "import queue_intake.entrance as e; e.RETRY_SECONDS = 0.2; e.RETRY_MAX = 0.2"
 CLIENTS = 2
 
 

@@ -21,7 +21,7 @@ from support.smtpd.smtpd_daemon import SmtpdDaemon
 
 HEADER = b"From: a@a.example\nSubject: corpus %06d\n\n"
 CORPUS = [*bodies(), *padded(len(HEADER % 0))]
-LINE_MOST = 998
+LINE_MAX = 998
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def send(home: RemoteHome, port: int) -> list[bytes]:
 
 def found(daemon: RemoteDaemon, job: int, number: int) -> list[bytes]:
     [(letter, text)] = daemon.report(job, 60).verdicts
-    if letter == b"D" and b"ine too long" in text and max(map(len, CORPUS[number].split(b"\n"))) > LINE_MOST:
+    if letter == b"D" and b"ine too long" in text and max(map(len, CORPUS[number].split(b"\n"))) > LINE_MAX:
         return []
     assert letter == b"K", (text, CORPUS[number][-200:])
     return [b"Subject: corpus %06d" % number]
@@ -113,7 +113,7 @@ def through(port: int, body: bytes, number: int) -> bool:
 @pytest.mark.home(relayclients="127.0.0.1", smtpdlimits="exempt 127.0.0.0/8")
 def test_what_comes_in_by_smtp_goes_out_as_one_message_or_was_refused(site: Site) -> None:
     # The real end of a message would be one here, too, and what is behind it the sender's own words.
-    corpus = [body for body in dict.fromkeys(bodies()) if len(body) < LINE_MOST and b"\r\n.\r\n" not in body]
+    corpus = [body for body in dict.fromkeys(bodies()) if len(body) < LINE_MAX and b"\r\n.\r\n" not in body]
     corpus = corpus[:: amount(5, 1)]
     lax = ["smtpd_forbid_bare_newline = no", "smtpd_forbid_unauth_pipelining = no"]
     with SmtpServer() as aiosmtpd, Postfix(main=lax) as postfix:
@@ -170,7 +170,7 @@ def pieces(package: bytes, body: bytes) -> Iterator[bytes]:
 @pytest.mark.exhaustive
 @pytest.mark.home(relayclients="127.0.0.1", smtpdlimits="exempt 127.0.0.0/8")
 def test_what_comes_in_by_qmtp_goes_out_as_one_message(site: Site) -> None:
-    corpus = [body for body in dict.fromkeys(bodies()) if len(body) < LINE_MOST]
+    corpus = [body for body in dict.fromkeys(bodies()) if len(body) < LINE_MAX]
     lax = ["smtpd_forbid_bare_newline = no", "smtpd_forbid_unauth_pipelining = no"]
     with SmtpServer() as aiosmtpd, Postfix(main=lax) as postfix:
         site.route(aiosmtpd.port, b=postfix.port)

@@ -211,7 +211,7 @@ class RealWorld:
             (send, "Log", lambda exit_wait: PacedLog(self)),
             # Small limits in some walks.
             (marks_file, "SLOTS", self.chance.choice((1, 2, *[SLOTS] * 4))),
-            (todo_announced, "ANNOUNCED_MOST", self.chance.choice((1, 2, 100, 100, 100))),
+            (todo_announced, "ANNOUNCED_MAX", self.chance.choice((1, 2, 100, 100, 100))),
             (send_announced, "CROWDED", self.chance.choice((1, 100, 100, 100))),
             (send_announced, "UNSTARTED_FIRST", self.chance.choice((2, 300, 300, 300))),
             (send, "Signals", self._make_signals),

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from queue_wire.files.envelope import ADDRESS_MOST
-from queue_wire.ids import ID_MOST
+from queue_wire.files.envelope import ADDRESS_MAX
+from queue_wire.ids import ID_MAX
 
 # Any bytes that an address may hold on disk: all but NUL; mostly short, sometimes as long as they may be.
 addresses = st.one_of(
     st.binary(max_size=40).map(lambda data: data.replace(b"\0", b"@")),
-    st.sampled_from([b"", b"a@example.org", b"x y\n@[]", b"\xff@\xc3\xa9", b"a" * ADDRESS_MOST]),
+    st.sampled_from([b"", b"a@example.org", b"x y\n@[]", b"\xff@\xc3\xa9", b"a" * ADDRESS_MAX]),
 )
 recipients = st.lists(addresses, max_size=8)
 some_recipients = st.lists(addresses, min_size=1, max_size=8)
-ids = st.integers(1, ID_MOST)
+ids = st.integers(1, ID_MAX)
 numbers = st.integers(0, 10**18 - 1)
 small_numbers = st.integers(0, 2**32 - 1)
 # Text without NUL, as fields of NUL-separated records hold it.

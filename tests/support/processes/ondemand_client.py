@@ -6,7 +6,7 @@ from queue_base.daemon.unix_sockets import connect_to
 from queue_base.home import Home
 from queue_wire.admin.ondemand_socket import (
     FLUSH,
-    REQUEST_MOST,
+    REQUEST_MAX,
     SOCKET,
     RunAnswer,
     RunRequest,
@@ -33,9 +33,9 @@ def ask(home: Home, name: bytes, command: bytes = FLUSH, client: bytes = b"") ->
         connection.setblocking(True)
         connection.settimeout(60)
         connection.sendall(pack_run_request(RunRequest(command, name, client)))
-        reader = NetstringReader(REQUEST_MOST)
+        reader = NetstringReader(REQUEST_MAX)
         while (payload := reader.next()) is None:
-            data = connection.recv(REQUEST_MOST)
+            data = connection.recv(REQUEST_MAX)
             assert data, "it has closed the connection"
             reader.feed(data)
         return unpack_run_answer(payload)
