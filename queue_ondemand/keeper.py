@@ -650,7 +650,7 @@ class Keeper:
     def _start_waiting(self) -> None:
         """Have waiting runs begin or go on, as many as there may be; after a short time in steps: some end at once."""
         if self._is_starting:
-            return  # A run has ended at once. The loop below goes on with the next one.
+            return  # A run has ended at once, or has to wait for its limits. The loop below goes on with the next one.
         self._is_starting = True
         until = time.perf_counter() + STEPS_A_TURN
         while self._waiting and self._begun < RUNS_MAX and time.perf_counter() < until:
@@ -761,9 +761,14 @@ class Keeper:
 
     def _resume(self, domain: bytes, now: float) -> None:
         """Go on with a run that has waited for its limits; or start one, for what is left or was stored meanwhile."""
-        run = self._limited.pop(domain, None)
+        run = self._limited.get(domain)
         if run is not None:
-            self._waiting.append(run)
+            turns = self._look(now).line(domain).turns
+            wait = 0.0 if turns or run.next_birth < self._expired_before(domain) else self._limit(domain)
+            if wait:
+                self._run_limits.resume(domain, now, wait)
+                return
+            self._waiting.append(self._limited.pop(domain))
             self._start_waiting()
         elif domain in self._runs or domain in self._reversals:
             self._run_limits.resume(domain, now, LOOK_AGAIN)

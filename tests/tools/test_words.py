@@ -75,12 +75,12 @@ def test_the_docstring_of_a_function_is_in_the_imperative() -> None:
 
 
 def test_the_largest_value_of_something_has_one_word() -> None:
-    """It is X_MAX, not X_MAX."""
+    """It is X_MAX, as in limits.h."""
     files = [path for names in PACKAGES for path in modules(names)]
     trees = {path: ast.parse(path.read_text()) for path in files}
     names = [(path, node.id) for path, tree in trees.items() for node in ast.walk(tree) if isinstance(node, ast.Name)]
     assert len(names) > 10_000
-    assert not [(str(path.relative_to(TOP)), name) for path, name in names if name.endswith("_MAX")]
+    assert not [(str(path.relative_to(TOP)), name) for path, name in names if len(name) > 5 and name.endswith("_MOST")]
 
 
 def test_a_private_name_counts_as_the_same_name(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from queue_wire.failures import clean_text
 from queue_wire.files.last_result import (
-    FILE_MIN,
     FILE_MAX,
+    FILE_MIN,
     HEADER_SIZE,
     LastResult,
     pack_header,

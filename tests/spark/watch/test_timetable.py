@@ -5,9 +5,9 @@ from itertools import pairwise
 import pytest
 
 from spark.watch.timetable import (
+    BATCHES_MAX,
     LATEST_TIDY,
     LONGEST_PAUSE,
-    BATCHES_MAX,
     PAGE_SHARE,
     QUIET_TIDY,
     Timetable,
