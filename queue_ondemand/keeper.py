@@ -650,7 +650,7 @@ class Keeper:
     def _start_waiting(self) -> None:
         """Have waiting runs begin or go on, as many as there may be; after a short time in steps: some end at once."""
         if self._is_starting:
-            return  # A run has ended at once. The loop below goes on with the next one.
+            return  # A run has ended at once, or has to wait for its limits. The loop below goes on with the next one.
         self._is_starting = True
         until = time.perf_counter() + STEPS_A_TURN
         while self._waiting and self._begun < RUNS_MAX and time.perf_counter() < until:
@@ -764,7 +764,7 @@ class Keeper:
         run = self._limited.get(domain)
         if run is not None:
             turns = self._look(now).line(domain).turns
-            wait = 0.0 if turns else self._limit(domain)
+            wait = 0.0 if turns or run.next_birth < self._expired_before(domain) else self._limit(domain)
             if wait:
                 self._run_limits.resume(domain, now, wait)
                 return

@@ -122,7 +122,7 @@ def test_very_many_domains_whose_time_has_come_take_many_short_turns(tmp_path: P
 def test_very_many_runs_that_wait_for_a_place_and_are_over_their_limits_then_wait_for_these(
     tmp_path: Path, remote: RemoteLink
 ) -> None:
-    stored = StoredRecipient(1, 1, 1, b"", b"a@b", 0)
+    stored = StoredRecipient(1, time.time_ns() // 1000, 1, b"", b"a@b", 0)
     for keeper in make_keeper(tmp_path, remote, 1, []):
         Path(tmp_path, "home", "control", "ondemand").write_text(
             "".join(f"d{number}.example:etrn\n" for number in range(DOMAINS))
@@ -139,6 +139,7 @@ def test_very_many_runs_that_wait_for_a_place_and_are_over_their_limits_then_wai
             run.load([ClusterRecord(39, False, stored)])
             keeper._waiting.append(run)
         keeper._start_waiting()
+        turns(keeper)
         assert len(keeper._limited) == DOMAINS and not keeper._waiting and not keeper._begun
         # A look at the limits takes no place.
         keeper._begun = RUNS_MAX
