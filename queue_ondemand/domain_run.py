@@ -54,13 +54,14 @@ class DomainRun:
     `chosen` says what is taken, `order` is the name of the order that is carried out, empty for none.
 
     `touched`: records of the cluster are done, or all were before, so that it is to be settled. `unloaded`: the
-    cluster is to be read again. `held` is what was on hold when it was read.
+    cluster is to be read again. `held` is what was on hold when it was read. `next_birth`: that of the group that was
+    put back, in microseconds.
     `oldest`: the birth of the oldest message that is left of those looked at, in microseconds; None if there is none.
     """
 
     __slots__ = (
         *("_clusters", "_from", "_group", "_records", "cause", "chosen", "deferred", "delivered", "domain"),
-        *("expired_before", "failed", "held", "number", "oldest", "order", "purpose", "touched"),
+        *("expired_before", "failed", "held", "next_birth", "number", "oldest", "order", "purpose", "touched"),
     )
 
     def __init__(
@@ -82,6 +83,7 @@ class DomainRun:
         self.number = 0
         self.expired_before = expired_before
         self.touched = False
+        self.next_birth = 0
         self.held: frozenset[str] = frozenset()
         self.delivered = self.failed = self.deferred = 0
         self.oldest: int | None = None
@@ -142,6 +144,7 @@ class DomainRun:
     def put_back(self) -> None:
         """Have `next_group` return the last group once more."""
         self._records.extendleft(reversed(self._group))
+        self.next_birth = self._group[0].stored.birth
 
     def unload(self) -> None:
         """Forget the records of the cluster, which has some left: it is the next one once more, and goes on there."""

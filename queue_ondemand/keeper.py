@@ -194,6 +194,7 @@ class Keeper:
         self._is_storing = False
         self._runs: dict[bytes, DomainRun] = {}
         self._waiting: deque[DomainRun] = deque()
+        self._is_starting = False
         self._begun = 0  # How many runs have begun, without those of hosts that have asked with ATRN.
         # By each of their domains, which no other run may have meanwhile; and those whose connection is being closed.
         self._reversals: dict[bytes, _HostRuns] = {}
@@ -639,13 +640,20 @@ class Keeper:
     def _make_run(
         self, domain: bytes, cause: bytes, purpose: Purpose, chosen: ChosenRecords = EVERY_RECORD, order: str = ""
     ) -> DomainRun:
-        before = int((time.time() - self._files.current.line(domain).expire) * 1_000_000)
-        clusters = self._store.clusters(domain)
+        before, clusters = self._expired_before(domain), self._store.clusters(domain)
         run = self._runs[domain] = DomainRun(domain, cause, clusters, before, purpose, chosen, order)
         return run
 
+    def _expired_before(self, domain: bytes) -> int:
+        return int((time.time() - self._files.current.line(domain).expire) * 1_000_000)
+
     def _start_waiting(self) -> None:
-        while self._waiting and self._begun < RUNS_MAX:
+        """Have waiting runs begin or go on, as many as there may be; after a short time in steps: some end at once."""
+        if self._is_starting:
+            return  # A run has ended at once, or has to wait for its limits. The loop below goes on with the next one.
+        self._is_starting = True
+        until = time.perf_counter() + STEPS_A_TURN
+        while self._waiting and self._begun < RUNS_MAX and time.perf_counter() < until:
             self._begun += 1
             run = self._waiting.popleft()
             if not run.number:
@@ -654,6 +662,13 @@ class Keeper:
                 self._next_cluster(run)
             else:
                 self._advance(run)
+        self._is_starting = False
+        if self._waiting and self._begun < RUNS_MAX:
+            self._steps.append(self._start_more())
+
+    def _start_more(self) -> Iterator[None]:
+        self._start_waiting()
+        yield
 
     def _begin_run(self, run: DomainRun) -> None:
         if run.purpose is Purpose.DELIVERY:
@@ -706,15 +721,12 @@ class Keeper:
             run.stop()
             self._advance(run)
         elif run.domain not in self._reversals and (wait := self._limit(run.domain)):
-            run.put_back()
-            self._limited[run.domain] = run
-            self._run_limits.resume(run.domain, time.monotonic(), wait)
-            self._begun -= 1
-            if run.domain in self._ordered or run.held != self._store.held(run.domain):
-                self._give_way(run.domain)  # It was ordered while a delivery was under way.
-            elif len(self._limited) > LOADED_MAX:
-                run.unload()  # Many runs may wait for a long time.
-            self._start_waiting()
+            run.expired_before = self._expired_before(run.domain)
+            if run.has_expired(group[0]):
+                # Its turn may be years away, and no search for expired mail begins before the end of this run.
+                self._return(run, group, [TOO_OLD] * len(group))
+            else:
+                self._wait_for_limits(run, wait)
         else:
             if run.domain not in self._reversals:
                 self._run_limits.begin(run.domain, is_run=True)
@@ -735,11 +747,28 @@ class Keeper:
         """Return the seconds until a run of a domain is to look again whether its limits allow a delivery; 0.0: now."""
         return self._apply_limits(time.monotonic()).wait(domain)
 
+    def _wait_for_limits(self, run: DomainRun, wait: float) -> None:
+        """Have a run look again after some seconds whether it may send its last group."""
+        run.put_back()
+        self._limited[run.domain] = run
+        self._run_limits.resume(run.domain, time.monotonic(), wait)
+        self._begun -= 1
+        if run.domain in self._ordered or run.held != self._store.held(run.domain):
+            self._give_way(run.domain)  # It was ordered while a delivery was under way.
+        elif len(self._limited) > LOADED_MAX:
+            run.unload()  # Many runs may wait for a long time.
+        self._start_waiting()
+
     def _resume(self, domain: bytes, now: float) -> None:
         """Go on with a run that has waited for its limits; or start one, for what is left or was stored meanwhile."""
-        run = self._limited.pop(domain, None)
+        run = self._limited.get(domain)
         if run is not None:
-            self._waiting.append(run)
+            turns = self._look(now).line(domain).turns
+            wait = 0.0 if turns or run.next_birth < self._expired_before(domain) else self._limit(domain)
+            if wait:
+                self._run_limits.resume(domain, now, wait)
+                return
+            self._waiting.append(self._limited.pop(domain))
             self._start_waiting()
         elif domain in self._runs or domain in self._reversals:
             self._run_limits.resume(domain, now, LOOK_AGAIN)

@@ -37,7 +37,7 @@ NAME = "stamp"
 REPAIR = "repair"  # The directory of a repair that is not finished.
 SAMPLE = 1000  # Messages that are looked at in a queue with a right stamp.
 _FIRST = b"queue-suite stamp 1"
-_MOST = 8192  # Bytes.
+_MAX = 8192  # Bytes.
 
 
 class Stamp(NamedTuple):
@@ -83,7 +83,7 @@ def read_stamp(queue: str, owners: tuple[int, ...]) -> FoundStamp | None:
     except FileNotFoundError:
         return None
     try:
-        data, number = os.read(handle, _MOST), os.fstat(handle).st_ino
+        data, number = os.read(handle, _MAX), os.fstat(handle).st_ino
     finally:
         os.close(handle)
     try:

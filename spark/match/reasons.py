@@ -201,7 +201,7 @@ MANGLED = Said("report_mangled", "", "local")
 class Describer:
     """Describes reasons of failures and deferrals, and remembers some."""
 
-    _MOST = 1 << 15
+    _MAX = 1 << 15
 
     def __init__(self) -> None:
         self._known: dict[bytes, Said] = {}
@@ -211,7 +211,7 @@ class Describer:
         """Return what a reason (UTF-8) says."""
         said = self._known.get(reason)
         if said is None:
-            if len(self._known) >= self._MOST:
+            if len(self._known) >= self._MAX:
                 self._known.clear()
             text = reason.decode()
             said = self._known[reason] = self._describe(abridge(text), is_listed(text))
@@ -220,7 +220,7 @@ class Describer:
     def _describe(self, reason: str, listed: bool) -> Said:
         said = self._abridged.get((reason, listed))
         if said is None:
-            if len(self._abridged) >= self._MOST:
+            if len(self._abridged) >= self._MAX:
                 self._abridged.clear()
             folded, code = template(reason), enhanced_code(reason)
             said = self._abridged[reason, listed] = Said(folded, code, delivery_class(code, folded, listed))

@@ -18,7 +18,7 @@ from spark.match.reasons import Describer
 from spark.match.rows import Columns, Rows, fill
 
 KILLED = "killed"
-_MOST = 2**63 - 1
+_MAX = 2**63 - 1
 _DESCRIBER = Describer()
 
 # A row by column name, but for host and queue; texts may be bytes.
@@ -185,8 +185,8 @@ def _queued(_: OpenSessions, found: SessionRows, session: OpenSession, at: int, 
     row = session.row
     row["messages"] += 1
     # Garbage may have numbers whose sum no column holds.
-    row["recipients"] = min(row["recipients"] + recipients, _MOST)
-    row["bytes"] = min(row["bytes"] + size, _MOST)
+    row["recipients"] = min(row["recipients"] + recipients, _MAX)
+    row["bytes"] = min(row["bytes"] + size, _MAX)
     number, birth_ns = born_of(long_id)
     found.accepted.append(
         {name: row.get(name) for name in _OF_SESSION}
@@ -227,4 +227,4 @@ def born_of(long_id: bytes) -> tuple[int | None, int | None]:
         number, birth = unpack_long_id(long_id.decode())
     except (FormatError, UnicodeDecodeError):
         return None, None
-    return (None, None) if birth is None or max(number, birth * 1000) > _MOST else (number, birth * 1000)
+    return (None, None) if birth is None or max(number, birth * 1000) > _MAX else (number, birth * 1000)

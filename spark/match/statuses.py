@@ -9,7 +9,7 @@ from spark.match.rules import Rules
 from spark.match.state import Level
 
 EXITING, NO_STATUS, _NONE = -1, -2, -3
-_MOST = 1 << 16
+_MAX = 1 << 16
 
 
 class Statuses:
@@ -21,7 +21,7 @@ class Statuses:
 
     def tidy(self) -> None:
         """Forget all, if there are very many."""
-        if len(self._texts) > _MOST:
+        if len(self._texts) > _MAX:
             self._texts, self._levels = {}, {}
 
     def number_texts(self, texts: list[bytes]) -> NDArray[np.int64]:

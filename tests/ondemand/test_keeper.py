@@ -12,6 +12,7 @@ import pytest
 
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.queue.layout import open_layout
+from queue_ondemand.domain_run import DomainRun
 from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_ondemand.domain_times import Wake
 from queue_ondemand.keeper import RUNS_MAX, Keeper
@@ -27,7 +28,7 @@ from queue_wire.admin.ondemand_socket import (
     RunAnswer,
     RunRequest,
 )
-from queue_wire.files.cluster import StoredRecipient
+from queue_wire.files.cluster import ClusterRecord, StoredRecipient
 from support.queues.home import make_home
 
 DOMAINS = 3000
@@ -116,6 +117,34 @@ def test_very_many_domains_whose_time_has_come_take_many_short_turns(tmp_path: P
             keeper.wake(1.0)
             count += 1
         assert count > 1
+
+
+def test_very_many_runs_that_wait_for_a_place_and_are_over_their_limits_then_wait_for_these(
+    tmp_path: Path, remote: RemoteLink
+) -> None:
+    stored = StoredRecipient(1, time.time_ns() // 1000, 1, b"", b"a@b", 0)
+    for keeper in make_keeper(tmp_path, remote, 1, []):
+        Path(tmp_path, "home", "control", "ondemand").write_text(
+            "".join(f"d{number}.example:etrn\n" for number in range(DOMAINS))
+        )
+        Path(tmp_path, "home", "control", "destinationrate").write_text(".example:1/3600\n")
+        keeper.reread()
+        keeper._apply_limits(0.0)
+        for number in range(DOMAINS):
+            domain = b"d%d.example" % number
+            keeper._run_limits.begin(domain, is_run=True)
+            keeper._run_limits.end(domain, is_run=True)
+            run = keeper._runs[domain] = DomainRun(domain, b"etrn", [1], 0)
+            run.next_cluster()
+            run.load([ClusterRecord(39, False, stored)])
+            keeper._waiting.append(run)
+        keeper._start_waiting()
+        turns(keeper)
+        assert len(keeper._limited) == DOMAINS and not keeper._waiting and not keeper._begun
+        # A look at the limits takes no place.
+        keeper._begun = RUNS_MAX
+        keeper._resume(b"d7.example", time.monotonic())
+        assert b"d7.example" in keeper._limited and not keeper._waiting
 
 
 def test_a_file_that_was_faulty_and_has_no_line_any_more_is_noticed(

@@ -3,6 +3,7 @@
 import os
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -242,3 +243,46 @@ def test_new_mail_that_a_run_leaves_no_place_for_is_stored_and_a_run_follows(
     Path(home.control, "destinationrate").unlink()
     world.until(lambda: not world.stored())
     assert [job.recipients[0] for job in world.jobs][2:] == [b"u2@customer.example", b"new@customer.example"]
+
+
+def test_what_expires_while_a_run_waits_for_its_rate_is_returned(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_limits, "LOOK_AGAIN", 0.05)
+    found = World(home, b"customer.example:1/3600\n")
+    assert found.ask(FLUSH) == STARTED
+    found.until(lambda: found.waits)
+    Path(home.control, "ondemand").write_bytes(b"customer.example:etrn probe never expire 1\n")
+    for number in (1, 2):
+        found.until(lambda: found.keeper.returns)
+        [process] = found.keeper.returns
+        assert process.group is not None
+        assert [stored.recipient for stored, _ in process.group.recipients] == [b"u%d@customer.example" % number]
+        os.waitpid(process.pid, 0)
+        if process.pidfd is not None:
+            os.close(process.pidfd)
+        found.keeper.reap(process, 0)  # As if the bounce was queued.
+    found.until(lambda: not found.stored())
+    assert len(found.jobs) == 1
+    found.close()
+
+
+def test_very_many_orders_whose_mail_is_gone_end_one_after_the_other(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "RUNS_MAX", 1)
+    found = World(home, b"")
+    found.answers_jobs = False
+    assert found.ask(FLUSH) == STARTED
+    found.until(lambda: found.jobs)
+    count = sys.getrecursionlimit() // 4
+    orders = [Path(home.queue, f"ondemand/gone{number}.example/order/1") for number in range(count)]
+    for order in orders:
+        order.parent.mkdir(0o2750, parents=True)
+        order.write_bytes(pack_order(StoredOrder(DELETE_STORED, b"", frozenset())))
+        found.ask(ORDERS, os.fsencode(order.parts[-3]))
+    found.until(lambda: len(found.keeper._waiting) == count)
+    found.answers_jobs = True
+    found.keeper.take_report(Report(found.jobs[0].number, MESSAGE_SCOPE, [(SUCCESS, b"ok")]), time.monotonic())
+    found.until(lambda: not found.keeper._runs and not found.stored())
+    found.until(lambda: not found.disk.busy)
+    assert not any(map(Path.exists, orders))
+    found.close()

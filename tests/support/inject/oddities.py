@@ -34,7 +34,7 @@ _FIELDS = [
 ]
 # Fields that queue-inject takes away, as qmail-inject does.
 _GONE = [b"Bcc: nobody at all:;\n", b"Return-Path: <back@example.org>\n", b"Content-Length: 12345\n"]
-_MOST = 200_000
+_MAX = 200_000
 
 
 class Odd(NamedTuple):
@@ -69,7 +69,7 @@ def _body(source: random.Random) -> bytes:
         return b"\n"
     parts = [source.choice(source.choice([_FROMS, _LINES, _TEXTS])) for _ in range(source.randrange(1, 60))]
     if kind < 0.08:
-        parts.append(b"x" * source.randrange(60_000, _MOST) + b"\n")
+        parts.append(b"x" * source.randrange(60_000, _MAX) + b"\n")
     if kind > 0.97:
         parts.append(source.randbytes(source.randrange(1, 5000)) + b"\n")
     body = b"\n" + b"".join(parts)
