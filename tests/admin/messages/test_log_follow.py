@@ -277,6 +277,33 @@ def test_the_bounce_of_a_message_is_named_after_its_end(
     assert shown[-1] == {"bounce": pack_long_id(460, BIRTH)}
 
 
+def test_a_message_that_is_stored_on_demand_is_followed_until_it_is_delivered(
+    queue: Queue, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_id = pack_long_id(457, BIRTH)
+    log = tmp_path / "log"
+    stored = f"ondemand d.example stored {long_id}: bytes 5 from <a@b> to c@d.example"
+    done = f"ondemand d.example done {long_id}: to c@d.example success: ok/"
+    texts = ["new msg 457", "info msg 457: bytes 5 from <a@b> qp 7 uid 7", stored, "end msg 457"]
+    log.write_bytes(b"".join(pack_stamp(START + n) + b" " + text.encode() + b"\n" for n, text in enumerate(texts)))
+    looks = 0
+
+    def is_here(*_: object) -> bool:
+        # It is not in the queue. At the third look its host has asked for it.
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            with log.open("ab") as file:
+                file.write(pack_stamp(START + 3600 * SECOND) + b" " + done.encode() + b"\n")
+        return False
+
+    monkeypatch.setattr(log_command, "SETTLE", 0.01)
+    monkeypatch.setattr(log_command, "_is_here", is_here)
+    assert queue.run("log", "--follow", long_id, "--logs", str(log)) == 0
+    shown = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert shown == [*texts, done]
+
+
 def test_a_message_that_has_left_the_queue_is_not_waited_for(
     queue: Queue, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
