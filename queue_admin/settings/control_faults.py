@@ -119,6 +119,8 @@ def _further_lines(name: str, data: bytes) -> Iterator[ControlFault]:
 
 def _missing_queues(home: Home) -> Iterator[ControlFault]:
     """Yield the lines of control/queues whose queue is not there. Its service does not start, and it takes no mail."""
+    if home.several and not os.path.isdir(home.run):
+        yield ControlFault("queues", None, f"{home.run} is not there; queuectl init makes it")
     lines = numbered_lines(read_control(home, "queues") or b"")
     for (number, _), (name, path) in zip(lines, home.queues.items() if lines else (), strict=True):
         what = path if not os.path.isdir(path) else f"{path}/mess"
@@ -201,7 +203,7 @@ def _unusable_program(home: Home) -> Iterator[ControlFault]:
     try:
         runs = Owner(os.geteuid(), os.getegid())
         account = "this user"
-        if runs.uid == 0 and queue_owner(home).uid:
+        if _smtpd_leaves_root(home):
             found = pwd.getpwnam(SMTPD_ACCOUNT)
             runs, account = Owner(found.pw_uid, found.pw_gid), f"account {SMTPD_ACCOUNT}"
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -296,10 +298,18 @@ def _unreadable_users(home: Home) -> Iterator[ControlFault]:
     except (OSError, KeyError):
         return
     bit = 0o400 if found.st_uid == account.pw_uid else 0o040 if found.st_gid == account.pw_gid else 0o004
-    if os.geteuid() == 0 and queue_owner(home).uid and not found.st_mode & bit:
+    if _smtpd_leaves_root(home) and not found.st_mode & bit:
         why = f"account {SMTPD_ACCOUNT} may not read it, so nobody can authenticate"
         mend = f"chgrp {SMTPD_ACCOUNT} and chmod 640 allow it"
         yield ControlFault("smtpdusers", None, f"{why}; {mend}")
+
+
+def _smtpd_leaves_root(home: Home) -> bool:
+    """Return whether queue-smtpd runs under its account; not before `queuectl init` has made what queue-smtpd uses."""
+    try:
+        return os.geteuid() == 0 and queue_owner(home).uid != 0
+    except Temporary:
+        return False
 
 
 def lacks_keeper(home: Home) -> bool:

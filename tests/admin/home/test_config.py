@@ -201,6 +201,21 @@ def test_check_names_what_stands_behind_the_only_line_of_a_file(home: Home) -> N
     ]
 
 
+def test_check_names_all_faults_also_before_the_queues_are_made(home: Home) -> None:
+    control = Path(home.control)
+    second = f"{home.path}/second"
+    (control / "queues").write_text(f"queue\n{second}\n")
+    (control / "smtpdusers").write_text("")
+    (control / "zzz").touch()
+    output, errors = queuectl(home, "config", "check", code=1)
+    assert output.splitlines() == [
+        f"control/queues: {home.path}/run is not there; queuectl init makes it",
+        f"control/queues line 2: {second} is not there; mount its disk, or queuectl --queue second init makes it",
+        "control/zzz: there is no such control file",
+    ]
+    assert errors == ""
+
+
 def test_check_names_queues_that_are_not_there(tmp_path: Path) -> None:
     home = make_several(tmp_path / "home", "a", "b", "c")
     assert queuectl(home, "config", "check") == ("", "")
