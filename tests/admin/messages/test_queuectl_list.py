@@ -279,8 +279,8 @@ def test_stat_counts_as_qmail_qstat_does_and_more(queue: Queue, capsys: pytest.C
     assert facts.pop("disk").keys() == {"free", "total"}
     assert facts == {
         "messages": 5, "incoming": 1, "queued": 2, "classified": 2, "unknown": 0, "held": 1, "corrupt": 1, "trouble": 0,
-        "strays": 1, "maildrop": 1, "set_aside": 1, "bytes": 90, "oldest": "2023-11-14T22:13:20Z", "split": 23,
-        "todo": kind, "intd": kind, "removing": None, "queue_send": "not running", "processes": [],
+        "strays": 1, "maildrop": 1, "set_aside": 1, "stored": 0, "bytes": 90, "oldest": "2023-11-14T22:13:20Z",
+        "split": 23, "todo": kind, "intd": kind, "removing": None, "queue_send": "not running", "processes": [],
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueDraft, QueueWriter
 from support.faults.loop_disks import LoopDisks, loop_disks
 from support.intake.intake_daemon import Client, intake_service, qmtp
-from support.processes.suite import Suite, wait_until
+from support.processes.suite import Suite, enqueue, wait_until
 from support.queues.home import make_queue
 from support.queues.letters import letter_text, token_of
 from support.send.control import order
@@ -81,7 +81,12 @@ def test_a_disk_that_is_unmounted_under_load_is_resumed_on_another_host_and_noth
 
             hand_in("second", 5)
             assert second.stop() == 0
-            hand_in("second", 5)  # It waits on its disk.
+            # Of a stopped queue that others may do without, only who names it makes use. It waits on its disk.
+            alone = Home(home.path, "second")
+            for token in ("late1", "late2", "late3", "late4", "late5"):
+                done = enqueue(alone, b"ann@me.example.org", [b"bob@me.example.org"], letter_text(token))
+                assert done.returncode == 0
+                accepted.append(("second", token))
             disks.detach("second")
             before = count("second")
             hand_in("first", 20)
