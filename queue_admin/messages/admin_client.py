@@ -54,7 +54,7 @@ Fact = TypeVar("Fact")
 START_WAIT = 10.0  # Seconds to wait for a queue-send that is starting or ending.
 ORDER_WAIT = 120.0  # Seconds to wait for the response to an order: a disk may be slow.
 RUN_WAIT = 30.0  # Seconds to wait for an answer of queue-ondemand.
-QUERY_WAIT = 3.0  # Seconds to wait for the response to a query, which queue-send answers from memory.
+QUERY_WAIT = 3.0  # Seconds to wait for the response to a query, which is answered from memory.
 
 
 class NoAnswer(Exception):
@@ -138,8 +138,9 @@ def connect(home: Home, wait: float | None = None) -> AdminClient | None:
 class OnDemandClient:
     """A connection to the queue-ondemand of a queue. Use it as a context manager. Methods raise Temporary."""
 
-    def __init__(self, home: Home) -> None:
-        """Connect."""
+    def __init__(self, home: Home, wait: float = RUN_WAIT) -> None:
+        """Connect. An answer is waited for as long as `wait`."""
+        self._wait = wait
         self._path = f"{home.queue}/{SOCKET}"
         self._reader = NetstringReader(RUN_ANSWER_MAX)
         try:
@@ -149,14 +150,14 @@ class OnDemandClient:
             raise Temporary(f"unable to ask queue-ondemand at {self._path}: {why}") from error
         except OSError as error:
             raise Temporary(f"unable to ask queue-ondemand at {self._path}: {reason(error)}; try again") from error
-        self._connection.settimeout(RUN_WAIT)
+        self._connection.settimeout(wait)
 
     def ask(self, request: RunRequest) -> RunAnswer:
         """Send a request and return the answer."""
         try:
             return unpack_run_answer(_exchange(self._connection, self._reader, pack_run_request(request)))
         except TimeoutError as error:
-            why = f"no answer in {RUN_WAIT:.0f} s; it is stopped, or waits for a disk"
+            why = f"no answer in {self._wait:.0f} s; it is stopped, or waits for a disk"
             raise Temporary(f"unable to ask queue-ondemand at {self._path}: {why}") from error
         except EOFError as error:
             why = "it closed the connection; ask as root or the owner of the queue"
@@ -173,11 +174,11 @@ class OnDemandClient:
         self._connection.close()
 
 
-def ask_for_runs(home: Home, requests: Sequence[RunRequest]) -> list[RunAnswer]:
-    """Return the answers of queue-ondemand. Raises Temporary."""
+def ask_for_runs(home: Home, requests: Sequence[RunRequest], wait: float = RUN_WAIT) -> list[RunAnswer]:
+    """Return the answers of queue-ondemand, each waited for as long as `wait`. Raises Temporary."""
     if not requests:
         return []
-    with OnDemandClient(home) as client:
+    with OnDemandClient(home, wait) as client:
         return [client.ask(request) for request in requests]
 
 

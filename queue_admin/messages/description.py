@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries, ask_for_runs
+from queue_admin.messages.admin_client import QUERY_WAIT, NoAnswer, SchedulerQueries, ask_for_runs
 from queue_admin.messages.detail import CHANNELS, Detail, failures, injector_uid, mark_reason, read_done_marks
 from queue_admin.messages.last_results import RecipientState, recipient_states
 from queue_admin.messages.message_facts import message_facts, recipient_facts, stored_facts, stored_recipients
@@ -126,7 +126,7 @@ def _waits_for(home: Home, message: StoredMessage) -> str:
     if message.held is not None:
         return f"held: {visible(message.held.encode())}"
     try:
-        [answer] = ask_for_runs(home, [RunRequest(WHEN, message.domain)])
+        [answer] = ask_for_runs(home, [RunRequest(WHEN, message.domain)], QUERY_WAIT)
     except Temporary:
         return "queue-ondemand does not run, or does not answer"
     if answer.word == RUNNING:

@@ -5,14 +5,19 @@ The queue has a message of its own. `one` is stored for a and b, `two` for c, an
 
 import json
 import os
+import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from queue_admin.checks.stored_records import check_stored
 from queue_admin.main import main
+from queue_admin.messages import description
+from queue_admin.messages.admin_client import RUN_WAIT
 from queue_ondemand.domain_store import DomainStore
+from queue_wire.admin.ondemand_socket import SOCKET
 from queue_wire.files.cluster import StoredRecipient, pack_cluster_header, pack_stored
 from queue_wire.files.stored_order import StoredOrder
 from queue_wire.ids import pack_long_id
@@ -98,6 +103,18 @@ def test_a_list_of_all_says_how_many_are_stored_and_has_them_if_asked(site: Site
     line = site.run("list", "--sender", "JOE@example.org", "--domain", "example.net")
     assert line == [line[0]] and line[0].split()[0] == site.id("one")
     assert line[0].endswith(" <joe@example.org> remote 0/2 for example.net")
+
+
+def test_show_does_not_wait_long_for_a_queue_ondemand_that_hangs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(description, "QUERY_WAIT", 0.05)
+    Path(site.home.queue, SOCKET).parent.mkdir(exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{site.home.queue}/{SOCKET}")
+        listener.listen()
+        begun = time.monotonic()
+        shown = "\n".join(site.run("show", site.id("one")))
+        assert time.monotonic() - begun < RUN_WAIT / 2
+    assert "; queue-ondemand does not run, or does not answer\n" in shown
 
 
 def test_options_choose_among_all_that_there_is(site: Site) -> None:
