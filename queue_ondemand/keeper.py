@@ -1,4 +1,4 @@
-"""What queue-ondemand does with jobs, reports, requests and times: attempts, storing, runs.
+"""What queue-ondemand does with jobs, reports, requests and times: attempts and runs.
 
 A job of queue-send is tried once by queue-ondemand's own queue-remote, unless its domain is known to be unreachable and
 it can be stored.
@@ -32,11 +32,11 @@ from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.daemon.lock import ShareWatch
 from queue_base.errors import complain, reason
 from queue_base.home import Home
-from queue_base.queue.hold_marks import birth_of
 from queue_base.queue.layout import Layout
 from queue_ondemand.domain_run import EVERY_RECORD, ChosenRecords, DomainRun, Purpose
-from queue_ondemand.domain_store import DomainStore, StoreRequest
+from queue_ondemand.domain_store import DomainStore
 from queue_ondemand.domain_times import DomainTimes, Wake
+from queue_ondemand.job_storage import JobStorage, StoredJob
 from queue_ondemand.ondemand_files import PROGRAM, OnDemandConfig, OnDemandFiles
 from queue_ondemand.remote_link import RemoteLink
 from queue_ondemand.returned_mail import FailedGroup, RequeuedIds, ReturnProcess, compose_return, read_header
@@ -65,7 +65,7 @@ from queue_wire.admin.ondemand_socket import (
     RunAnswer,
     RunRequest,
 )
-from queue_wire.files.cluster import Cluster, ClusterRecord, StoredRecipient
+from queue_wire.files.cluster import Cluster, ClusterRecord
 from queue_wire.files.envelope import pack_enqueue
 from queue_wire.files.stored_order import (
     BOUNCE_STORED,
@@ -90,11 +90,6 @@ from queue_wire.pipes.report import (
 RUNS_MAX = 50
 LOADED_MAX = 50  # Runs that wait for their limits with the records of a cluster in memory.
 REVERSALS_MAX = 100
-# Messages that are stored with one commit, as far as descriptors allow: each may have a domain of its own, for which
-# DESCRIPTORS files and directories are open.
-GROUP_MAX = 400
-DESCRIPTORS = 5
-RECIPIENTS_MAX = 1000  # Of these messages; the last one may exceed it. Their log lines are made in one turn.
 EXPIRY_EVERY = 3600.0  # Seconds between two searches of a domain for expired mail, at least.
 # At the start the domains are looked through within this time, not at once.
 EXPIRY_SPREAD = 600.0
@@ -111,34 +106,6 @@ PURPOSES = {DELETE_STORED: Purpose.DELETION, BOUNCE_STORED: Purpose.RETURN, REQU
 OVER_LIMIT = b"The limits of its domain allow no other delivery now.\n"
 HOST_ASKS = b"Its host asks for it with ATRN.\n"
 TOO_OLD = b"It was stored for too long, and nobody has taken it. (#4.4.7)\n"
-
-Verdicts = list[tuple[bytes, bytes]]
-
-
-class _Storing:
-    """A job whose deferred recipients are being stored. `verdicts` are those of its report; `tried`: there was one.
-
-    `limited`: only limits prevent an attempt, so a run is to follow.
-    """
-
-    __slots__ = ("domain", "job", "limited", "request", "scope", "tried", "trouble", "verdicts")
-
-    def __init__(
-        self, job: Job, domain: bytes, verdicts: Verdicts, scope: bytes, tried: bool, limited: bool = False
-    ) -> None:
-        self.job = job
-        self.domain = domain
-        self.verdicts = verdicts
-        self.scope = scope
-        self.tried = tried
-        self.limited = limited
-        self.request: StoreRequest | None = None
-        self.trouble: OSError | None = None
-
-    @property
-    def deferred(self) -> list[int]:
-        """The places of the recipients that are to be stored."""
-        return [place for place, (letter, _) in enumerate(self.verdicts) if letter == TEMPORARY]
 
 
 class _HostRuns:
@@ -189,9 +156,7 @@ class Keeper:
         self._attempts: dict[int, tuple[Job, bytes | None]] = {}
         self._sent: dict[int, tuple[DomainRun, list[ClusterRecord]]] = {}
         self._probes: dict[int, bytes] = {}
-        self._storing: deque[_Storing] = deque()
-        self._group_most = max(1, min(GROUP_MAX, os.sysconf("SC_OPEN_MAX") // DESCRIPTORS))
-        self._is_storing = False
+        self._storing = JobStorage(layout, store, files, disk, self._end_storing)
         self._runs: dict[bytes, DomainRun] = {}
         self._waiting: deque[DomainRun] = deque()
         self._is_starting = False
@@ -283,17 +248,17 @@ class Keeper:
             domain = None
         if domain is not None and WHOLE in self._store.held(domain):
             verdicts = [(TEMPORARY, HELD_REASON)] * len(job.recipients)
-            self._store_deferred(_Storing(job, domain, verdicts, MESSAGE_SCOPE, tried=True))
+            self._storing.add(StoredJob(job, domain, verdicts, MESSAGE_SCOPE, tried=True))
         elif domain is not None and config.line(domain).turns:
             # Whether it can be stored or not, no attempt is made.
             verdicts = [(TEMPORARY, HOST_ASKS)] * len(job.recipients)
-            self._store_deferred(_Storing(job, domain, verdicts, MESSAGE_SCOPE, tried=True))
+            self._storing.add(StoredJob(job, domain, verdicts, MESSAGE_SCOPE, tried=True))
         elif domain is not None and self.times.unreachable(domain, now):
             verdicts = [(TEMPORARY, b"The host could not be reached a short while ago.\n")] * len(job.recipients)
-            self._store_deferred(_Storing(job, domain, verdicts, HOST_SCOPE, tried=False))
+            self._storing.add(StoredJob(job, domain, verdicts, HOST_SCOPE, tried=False))
         elif domain is not None and not self._apply_limits(now).allows_job(domain):
             verdicts = [(TEMPORARY, OVER_LIMIT)] * len(job.recipients)
-            self._store_deferred(_Storing(job, domain, verdicts, MESSAGE_SCOPE, tried=False, limited=True))
+            self._storing.add(StoredJob(job, domain, verdicts, MESSAGE_SCOPE, tried=False, limited=True))
         else:
             self._try(job, domain)
 
@@ -337,53 +302,10 @@ class Keeper:
             return
         if report.scope == HOST_SCOPE:
             self.times.failed(domain, self._files.current.line(domain).probe, now)
-        self._store_deferred(_Storing(job, domain, list(verdicts), report.scope, tried=True))
+        self._storing.add(StoredJob(job, domain, list(verdicts), report.scope, tried=True))
 
-    # Storing.
-
-    def _store_deferred(self, item: _Storing) -> None:
-        self._storing.append(item)
-        self._store_next()
-
-    def _store_next(self) -> None:
-        """Have the disk thread store what waits for it, unless it does so already."""
-        if self._is_storing or not self._storing:
-            return
-        self._is_storing = True
-        group: list[_Storing] = []
-        room = RECIPIENTS_MAX
-        while self._storing and len(group) < self._group_most and room > 0:
-            group.append(self._storing.popleft())
-            room -= len(group[-1].job.recipients)
-        self._disk.submit(partial(self._store_group, group), partial(self._end_storing, group))
-
-    def _store_group(self, group: list[_Storing]) -> None:
-        """In the disk thread."""
-        ready = []
-        for item in group:
-            try:
-                item.request = self._make_request(item)
-                ready.append(item)
-            except OSError as error:
-                item.trouble = error
-        for item, trouble in zip(ready, self._store.append([_request(item) for item in ready]), strict=True):
-            item.trouble = trouble
-
-    def _make_request(self, item: _Storing) -> StoreRequest:
-        path = os.fsdecode(item.job.path)
-        message = int(path.rpartition("/")[2])
-        found = os.stat(f"{self._layout.queue}/{path}")
-        birth = birth_of(self._layout, message)
-        if birth is None:
-            birth = found.st_mtime_ns // 1000  # As that of a message that is not classified.
-        sender, now = item.job.sender, int(time.time())
-        recipients = [item.job.recipients[place] for place in item.deferred]
-        stored = [StoredRecipient(message, max(0, birth), found.st_size, sender, each, now) for each in recipients]
-        config = self._files.current
-        return StoreRequest(item.domain, path, stored, config.line(item.domain).size, config.cluster_size)
-
-    def _end_storing(self, group: list[_Storing], result: Result) -> None:
-        self._is_storing = False
+    def _end_storing(self, group: list[StoredJob], result: Result) -> None:
+        """Report on jobs whose deferred recipients are stored; try those now that could not be, and were not tried."""
         now = time.monotonic()
         for item in group:
             trouble = result or item.trouble
@@ -407,7 +329,6 @@ class Keeper:
                 if item.limited:
                     self._follow(item.domain, now)
             self._put(pack_report(Report(item.job.number, scope, item.verdicts)))
-        self._store_next()
 
     def _expect(self, domain: bytes, now: float, spread: bool = False) -> None:
         """Set the times of a domain that has stored mail. `spread`: at a random moment, since this is the start."""
@@ -1018,11 +939,6 @@ class Keeper:
 
     def _complain(self, run: DomainRun, what: str, error: OSError) -> None:
         complain(PROGRAM, f"warning: {what} of {_shown(run.domain)}: {reason(error)}; will try again later")
-
-
-def _request(item: _Storing) -> StoreRequest:
-    assert item.request is not None
-    return item.request
 
 
 def _shown(domain: bytes) -> str:
