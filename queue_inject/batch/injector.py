@@ -10,6 +10,7 @@ import time
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, QueueTrouble
 from queue_base.queue.writer import Draft, Writer
 from queue_inject.batch.batch_failure import BatchFailure
+from queue_inject.batch.done_messages import DoneMessages
 from queue_inject.batch.pieces import EndOfMessage, Piece, Unreadable
 from queue_inject.header.completer import Completer
 from queue_inject.header.fields import HeaderReader
@@ -48,22 +49,24 @@ class Result:
 class BatchInjector:
     """Takes the pieces of a batch and returns results.
 
-    `completer` is None if messages have envelopes. Messages up to the number `skip` are read and not queued.
+    `completer` is None if messages have envelopes. Messages that are `done` are read and not queued.
 
     number: that of the current message, or of the last one; begun: when the current message began, on the monotonic
     clock, or None between messages; worst: the exit code of all results so far; failed: how many messages are not
-    queued; done: how many messages need not be sent again, counted from the beginning of the batch.
+    queued; done: the messages that need not be sent again; committing: whether a commit is under way; interrupted:
+    whether the batch was interrupted meanwhile.
     """
 
-    def __init__(self, writer: Writer, completer: Completer | None, skip: int) -> None:
+    def __init__(self, writer: Writer, completer: Completer | None, done: DoneMessages) -> None:
         self.number = 0
         self.worst = 0
         self.failed = 0
-        self.done = skip
+        self.done = done
+        self.committing = self.interrupted = False
         self.stopped: BatchFailure | None = None
         self._writer = writer
         self._completer = completer
-        self._skip = skip
+        self._skips = False
         self._now = 0
         # The group: results that are not true yet.
         self._admitted = False
@@ -94,7 +97,7 @@ class BatchInjector:
                 raise FormatError(f"{piece.error}; nothing from here on can be read")
             if isinstance(piece, EndOfMessage) and piece.error:
                 raise FormatError(piece.error)
-            if self._error is None and self.number > self._skip:
+            if self._error is None and not self._skips:
                 if isinstance(piece, EndOfMessage):
                     self._finish(piece)
                 else:
@@ -105,7 +108,7 @@ class BatchInjector:
             results = self._end() + self.commit()
             self._stop(f"unable to read the batch from message {self.number} on: {piece.error}", PERMANENT)
             return results
-        if isinstance(piece, EndOfMessage) or (self._ends_batch and self.number > self._skip):
+        if isinstance(piece, EndOfMessage) or (self._ends_batch and not self._skips):
             return self._end()
         return []
 
@@ -116,12 +119,22 @@ class BatchInjector:
         return []
 
     def commit(self) -> list[Result]:
-        """Make the messages of the group safe; return their results."""
+        """Make the messages of the group safe; return their results. Raises KeyboardInterrupt, if `interrupted`."""
         results, self._results = self._results, []
         self._group_bytes = 0
         self._admitted = False
         if not results:
             return results
+        self.committing = True
+        try:
+            self._commit(results)
+        finally:
+            self.committing = False
+        if self.interrupted:
+            raise KeyboardInterrupt
+        return results
+
+    def _commit(self, results: list[Result]) -> None:
         try:
             self._writer.commit([result.draft for result in results if result.draft is not None])
         except QueueTrouble as error:
@@ -131,13 +144,11 @@ class BatchInjector:
         self.failed += sum(result.exit_code != 0 for result in results)
         deferred = [result for result in results if result.exit_code == TEMPORARY]
         self.worst = max(self.worst, *(result.exit_code for result in results))
-        if self.worst != TEMPORARY:
-            self.done = results[-1].number
-        elif deferred and self.done < deferred[0].number:
-            self.done = max(self.done, deferred[0].number - 1)
+        for result in results:
+            if result.exit_code != TEMPORARY:
+                self.done.add(result.number, result.number)
         if deferred and not self._writer.one_by_one:
             self._stop(str(deferred[0].error), TEMPORARY)
-        return results
 
     def discard(self) -> None:
         """Remove messages that are not safe yet, as far as possible."""
@@ -150,6 +161,7 @@ class BatchInjector:
 
     def _begin(self) -> None:
         self.number += 1
+        self._skips = self.number in self.done
         self.begun = time.monotonic()
         if self._completer is not None:
             self._header = HeaderReader()
@@ -204,7 +216,7 @@ class BatchInjector:
         """The message has ended: add its result to the group. Return the results if the group is complete."""
         result, size = Result(self.number, self._draft, self._error), self._size
         self._reset()
-        if result.number <= self._skip:
+        if self._skips:
             return []
         if not self._results:
             self._group_since = time.monotonic()

@@ -4,8 +4,7 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from queue_inject.hand_in import IntakeDraft, IntakeWriter
 from queue_wire.pipes.framing import pack_netstring
 from support.inject.injectors import USER, as_user, only, queued, run, shared_home
 from support.intake.intake_daemon import IntakeDaemon
+from support.intake.scripted_intake import server
 from support.processes.suite import DEADLINE as SECONDS
 
 MAIL = b"From: ann@example.org\nTo: bob@example.net\n\nhello\n"
@@ -35,34 +35,6 @@ def shared() -> Iterator[Home]:
 def dropped(home: Home) -> list[bytes]:
     """Return the files of maildrop/, without the first line."""
     return [path.read_bytes().partition(b"\n")[2] for path in sorted(Path(home.queue, "maildrop").iterdir())]
-
-
-@contextmanager
-def server(home: Home, serve: Callable[[socket.socket], None]) -> Iterator[None]:
-    """Listen in the place of queue-intake, and let `serve` have one connection."""
-    Path(home.queue, "intake").mkdir(exist_ok=True)
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(f"{home.queue}/intake/socket")
-    listener.listen(1)
-    listener.settimeout(SECONDS)
-
-    def run_server() -> None:
-        try:
-            connection, _ = listener.accept()
-        except OSError:
-            return
-        with connection:
-            connection.settimeout(SECONDS)
-            serve(connection)
-
-    thread = threading.Thread(target=run_server)
-    thread.start()
-    try:
-        yield
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(SECONDS)
 
 
 def read_packages(connection: socket.socket, count: int) -> None:

@@ -168,6 +168,30 @@ def test_an_interrupt_leaves_no_piece_and_says_where_to_go_on(home: Home) -> Non
     assert states(home) == {QUEUED: 2}
 
 
+def test_an_interrupt_during_a_commit_waits_until_it_is_known_what_is_queued(home: Home, tmp_path: Path) -> None:
+    begun, go_on = tmp_path / "begun", tmp_path / "go-on"
+    os.mkfifo(go_on)
+    # The commit stands still before its last sync: the envelopes have their names in todo/ then.
+    change = (
+        "real = os.fsync\n"
+        "def wait(handle):\n"
+        "    real(handle)\n"
+        f"    if '/todo/' in os.readlink(f'/proc/self/fd/{{handle}}') and not os.path.exists({str(begun)!r}):\n"
+        f"        open({str(begun)!r}, 'w').close()\n"
+        f"        open({str(go_on)!r}).close()\n"
+        "os.fsync = wait"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(changed(home, change, "netstring"), **pipes) as process:  # type: ignore[call-overload]
+        process.stdin.write(packed("netstring", 1) + packed("netstring", 2))
+        process.stdin.flush()
+        wait_until(begun.exists, 60, "the commit")
+        process.send_signal(signal.SIGINT)
+        go_on.open("w").close()
+        assert process.wait(60) == 111 and b"interrupted; --skip 2 takes what is left" in process.stderr.read()
+    assert states(home) == {QUEUED: 2}
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_message_larger_than_the_memory_there_is_goes_through(home: Home, form: str) -> None:
     limit = 100 << 20
