@@ -6,7 +6,8 @@ forwarder whose answer is late hangs, as the disk may: it is killed, and until i
 once. `Forwarder` is the other side: requests that have arrived together, GROUP at most, share one commit, and are
 answered when that is durable. Each message is `head` and then the message that is delivered, with the Received: line
 and the uid of the user who forwards it. What cannot be queued now is Temporary; an address that is too long for an
-envelope is Permanent. Senders are rewritten here where control/srs says so (queue_local.srs.sender_rewriting).
+envelope is Permanent. Senders are rewritten here where control/srs says so (queue_local.srs.sender_rewriting), and a
+message that has come through some forwards is not sent to the same address again (queue_local.duplicate_filter).
 
 Between the two is one netstring each way for a message, answers in any order:
 
@@ -30,6 +31,7 @@ from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueDraft, QueueWriter
 from queue_local.deliveries import Ended
+from queue_local.duplicate_filter import DuplicateFilter, filtered_digest
 from queue_local.jobs import open_message
 from queue_local.result import RESULT_MAX, Forward, pack_forward, unpack_forward
 from queue_local.srs.sender_rewriting import read_setup, rewrite_forward
@@ -45,6 +47,7 @@ GROUP_BYTES = 64 << 20
 _CHUNK = 1 << 18
 _CAP = RESULT_MAX + 4096
 _ANSWER_MAX = 1 << 16
+_ALREADY_SENT = b"it was forwarded there before\n"
 _LETTERS = (SUCCESS, TEMPORARY, PERMANENT)
 
 
@@ -250,17 +253,27 @@ def _deferral(ended: Ended, why: str) -> Report:
     return _report(ended, TEMPORARY, text.encode("utf-8", "surrogateescape"))
 
 
+class _Copy(NamedTuple):
+    """A message that is put into the queue for a request; `digest` if it was filtered."""
+
+    request: ForwardRequest
+    draft: QueueDraft
+    long_id: str
+    digest: bytes | None
+
+
 class Forwarder:
     """Puts groups of requests into the queue, which it opens when it is first needed, and again after a failure."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._writer: QueueWriter | None = None
+        self._filter = DuplicateFilter()
 
     def answer(self, requests: list[ForwardRequest]) -> list[ForwardAnswer]:
         """Carry out requests; return their answers."""
         answers: list[ForwardAnswer] = []
-        drafts: list[tuple[ForwardRequest, QueueDraft, str]] = []
+        copies: list[_Copy] = []
         try:
             writer = self._open()
             writer.inflow.admit()
@@ -271,17 +284,23 @@ class Forwarder:
             try:
                 if srs is not None:
                     request = request._replace(forward=rewrite_forward(srs, request.forward))
-                drafts.append((request, *self._make(writer, request)))
+                copy = self._make(writer, request)
+                if copy is None:
+                    answers.append(ForwardAnswer(request.number, SUCCESS, _ALREADY_SENT))
+                else:
+                    copies.append(copy)
             except (Failure, FormatError) as error:
                 answers.append(_refusal(request, error))
         failure: Failure | None = None
         try:
-            writer.commit([draft for _, draft, _ in drafts])
+            writer.commit([copy.draft for copy in copies])
         except Failure as error:
             failure = error
-        for request, draft, long_id in drafts:
+        for request, draft, long_id, digest in copies:
             if failure is not None and not draft.queued:
                 answers.append(_refusal(request, failure))
+                if digest is not None:
+                    self._filter.remove(digest, request.forward.recipients)
             else:
                 answers.append(
                     ForwardAnswer(request.number, SUCCESS, b"qp %d\nid %s\n" % (os.getpid(), long_id.encode()))
@@ -296,11 +315,17 @@ class Forwarder:
             self._writer = QueueWriter(self._home, open_layout(self._home.queue), os.getuid())
         return self._writer
 
-    def _make(self, writer: QueueWriter, request: ForwardRequest) -> tuple[QueueDraft, str]:
-        """Return the finished draft and its long id. Raises Failure, FormatError, and leaves no file then."""
-        forward = request.forward
+    def _make(self, writer: QueueWriter, request: ForwardRequest) -> _Copy | None:
+        """Return the finished copy, None if all have it. Raises Failure, FormatError, and leaves no file then."""
         message = open_message(self._home, request.path)
         try:
+            digest = _digest(message)
+            if digest is not None:
+                left = self._filter.left(digest, request.forward.recipients)
+                if not left:
+                    return None
+                request = request._replace(forward=request.forward._replace(recipients=left))
+            forward = request.forward
             draft = writer.begin(forward.uid)
             try:
                 draft.write(forward.head)
@@ -317,7 +342,16 @@ class Forwarder:
                 raise
         finally:
             os.close(message)
-        return draft, pack_long_id(draft.message, birth)
+        if digest is not None:
+            self._filter.add(digest, forward.recipients)
+        return _Copy(request, draft, pack_long_id(draft.message, birth), digest)
+
+
+def _digest(message: int) -> bytes | None:
+    try:
+        return filtered_digest(message)
+    except OSError as error:
+        raise Temporary(f"unable to read message: {reason(error)}") from error
 
 
 def _read(message: int) -> bytes:

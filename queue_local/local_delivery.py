@@ -29,6 +29,7 @@ from queue_local.qmailfile import enter_home, new_sender, read_instructions
 from queue_local.result import Forward, Outcome, cut_text
 from queue_local.shell_command import run_program
 from queue_local.srs.srs_address import is_ours
+from queue_smtp.header_scan import HOPS_MAX, HeaderScan
 from queue_wire.address import split_address, verp_sender
 from queue_wire.control.locallimits import DEFAULT_LIMITS
 from queue_wire.dotqmail import FORWARD, MAILDIR, MBOX, PROGRAM, Instruction
@@ -38,7 +39,9 @@ from queue_wire.pipes.job import Job
 # qmail-lspawn's.
 NOT_AS_ROOT = "Not allowed to perform deliveries as root. (#4.7.0)"
 LOOPING = "This message is looping: it already has my Delivered-To line. (#5.4.6)"
+TOO_MANY_HOPS = f"This message is looping: it has more than {HOPS_MAX} hops. (#5.4.6)"
 _STOP = 99
+_HEADER_PIECE = 1 << 16
 # qmail-command(8): its code for a hard error, and the permanent ones of sysexits(3).
 _HARD = frozenset((100, 64, 65, 70, 76, 77, 78, 112))
 
@@ -132,14 +135,23 @@ def deliver_as(
 
 
 def refuse_loop(message: int, line: bytes) -> None:
-    """Raise Permanent if the message has this Delivered-To line already, Temporary if it cannot be read."""
+    """Raise Permanent if the message has this Delivered-To line already, or too many hops, also of other hosts.
+
+    Raises Temporary if it cannot be read.
+    """
+    scan = HeaderScan()
     try:
         with open(message, "rb", closefd=False) as stream:
             looping = header_has(stream, line)
+            stream.seek(0)
+            while scan.hops <= HOPS_MAX and not scan.over and (data := stream.read(_HEADER_PIECE)):
+                scan.feed(data)
     except OSError as error:
         raise Temporary(f"Unable to read message: {reason(error)}. (#4.3.0)") from error
     if looping:
         raise Permanent(LOOPING)
+    if scan.hops > HOPS_MAX:
+        raise Permanent(TOO_MANY_HOPS)
 
 
 def take_account(account: Account, local: bytes, everything_is_ours: bool = False) -> None:

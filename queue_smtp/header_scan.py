@@ -6,6 +6,8 @@ The same message gives the same numbers, whatever the pieces it comes in.
 
 import re
 
+# The most hops of a message that does not go round in a circle: qmail-smtpd's.
+HOPS_MAX = 100
 # Both have the same length, so no match fits in what is kept of the piece before.
 _HOP = re.compile(rb"\n(?:received:|delivered)", re.IGNORECASE)
 _KEPT = 9

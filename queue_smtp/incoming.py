@@ -12,7 +12,7 @@ CR a byte like others; DATA still ends with CRLF.CRLF alone.
 from typing import NamedTuple
 
 from queue_smtp.dotstuff import DotUnstuffer
-from queue_smtp.header_scan import HeaderScan
+from queue_smtp.header_scan import HOPS_MAX, HeaderScan
 from queue_smtp.server_replies import (
     BARE_LINE_END,
     HEADER_TOO_LARGE,
@@ -34,7 +34,7 @@ class MessageLimits(NamedTuple):
     """
 
     size: int = 0
-    hops: int = 100
+    hops: int = HOPS_MAX
     header: int = 1 << 20
     text_line: int = 1 << 20
     bare_line_ends: bool = False

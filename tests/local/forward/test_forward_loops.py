@@ -50,6 +50,40 @@ def test_a_circle_of_forwards_ends_with_a_bounce_to_the_sender(site: Site, lengt
     assert arrived(site, "postmaster") == []
 
 
+def test_addresses_that_forward_to_each_other_get_a_bounded_number_of_copies(site: Site) -> None:
+    names = [f"round-{number}" for number in range(12)]
+    for name in names:
+        others = [f"&{other}@{LOCAL}\n" for other in names if other != name]
+        site.mail.qmail(f".qmail-{name}", "".join(others).encode())
+    suite = run_out(site, JOE, f"round-0@{LOCAL}")
+    # The message; 11 addresses get it, and forward it to 11; each of the 12 gets it at most once more.
+    assert suite.count("^new msg ") - suite.count("^bounce msg ") <= 1 + 1 + 11 + 12
+    assert suite.count(r"success: did_0\+11\+0/it_was_forwarded_there_before/$") > 0
+
+
+def test_a_list_in_a_list_in_a_list_gets_all_copies_that_it_asks_for(site: Site) -> None:
+    site.mail.qmail(".qmail-all", f"&half-1@{LOCAL}\n&half-2@{LOCAL}\n".encode())
+    for half in ("half-1", "half-2"):
+        site.mail.qmail(f".qmail-{half}", f"&joe@{LOCAL}\n".encode())
+    run_out(site, JOE, f"all@{LOCAL}")
+    assert len(arrived(site, "joe")) == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "hops", "bounces"), [("Received: from a by b", 99, 0), ("Delivered-To: x@y", 100, 1)]
+)
+def test_a_message_with_more_than_100_hops_bounces(site: Site, field: str, hops: int, bounces: int) -> None:
+    with Suite(site.home) as suite:
+        # The queue's own Received line is one of them.
+        message = f"{field}\n".encode() * hops + BODY
+        assert enqueue(site.home, b"postmaster@" + LOCAL.encode(), [JOE.encode()], message).returncode == 0
+        suite.wait_for(r"^end msg ")
+        wait_until(lambda: site.files() == [], why="the end of all mail")
+    assert (len(arrived(site, "joe")), len(arrived(site, "postmaster"))) == (1 - bounces, bounces)
+    if bounces:
+        assert b"it has more than 100 hops. (#5.4.6)" in arrived(site, "postmaster")[0]
+
+
 def test_the_bounce_of_a_loop_whose_sender_is_not_there_goes_to_the_postmaster(site: Site) -> None:
     site.mail.qmail(".qmail-self", b"&self@%s\n" % LOCAL.encode())
     suite = run_out(site, f"nobody-there@{LOCAL}", f"self@{LOCAL}")
