@@ -27,11 +27,15 @@ def describe_failure(client: SmtpClient, failed: ConnectionFailed) -> Verdict:
 def _failure_text(client: SmtpClient, failed: ConnectionFailed) -> bytes:
     peer, policy = client.session.peer, client.session.policy
     stage, details = failed.state.value, failed.details
+    # The whole message was sent: the peer may have accepted it.
+    duplicate = b"Possible duplicate! " if failed.state is ClientState.END else b""
     match failed.problem:
         case Problem.LOST:
-            return connection_died(peer, stage, details, critical=failed.state is ClientState.END)
+            return connection_died(peer, stage, details, duplicate)
         case Problem.NOT_SMTP:
-            return not_smtp(peer, stage, details, client.session.lmtp)
+            return not_smtp(peer, stage, details, client.session.lmtp, duplicate)
+        case Problem.OUT_OF_TURN if failed.reply is not None:
+            return out_of_step(peer, failed.reply, duplicate)
         case Problem.INJECTED:
             return injected(peer, policy)
         case Problem.HANDSHAKE:
@@ -47,12 +51,12 @@ def _failure_text(client: SmtpClient, failed: ConnectionFailed) -> bytes:
         case Problem.NO_MESSAGE:
             return no_message(details)
         case Problem.WITHDRAWN:
-            return connection_died(peer, stage, "the reply to the message before took too long", critical=False)
+            return connection_died(peer, stage, "the reply to the message before took too long")
     reply = failed.reply
     assert reply is not None
     match failed.problem:
         case Problem.ENDED:
-            return closing(peer, stage, reply)
+            return closing(peer, stage, reply, duplicate)
         case Problem.STARTTLS:
             return starttls_failed(peer, reply, policy)
         case problem:
@@ -161,24 +165,23 @@ def no_source(source: str, reason: str) -> bytes:
     )
 
 
-def not_smtp(peer: bytes, stage: bytes, reason: str, lmtp: bool = False) -> bytes:
-    told = (peer, b"LMTP" if lmtp else b"SMTP", stage, _line(reason))
-    return b"Connected to %s but it does not speak %s as I know it. (#4.5.0)\nAt %s: %s\n" % told
+def not_smtp(peer: bytes, stage: bytes, reason: str, lmtp: bool = False, duplicate: bytes = b"") -> bytes:
+    told = (peer, b"LMTP" if lmtp else b"SMTP", duplicate, stage, _line(reason))
+    return b"Connected to %s but it does not speak %s as I know it. %s(#4.5.0)\nAt %s: %s\n" % told
 
 
-def out_of_step(peer: bytes, reply: Reply) -> bytes:
-    return b"Connected to %s but it spoke out of turn. (#4.5.0)\n" % peer + _said(reply)
+def out_of_step(peer: bytes, reply: Reply, duplicate: bytes = b"") -> bytes:
+    return b"Connected to %s but it spoke out of turn. %s(#4.5.0)\n" % (peer, duplicate) + _said(reply)
 
 
-def connection_died(peer: bytes, stage: bytes, reason: str, critical: bool) -> bytes:
-    """`critical` once the whole message was sent: the peer may have accepted it."""
-    duplicate = b"Possible duplicate! " if critical else b""
+def connection_died(peer: bytes, stage: bytes, reason: str, duplicate: bytes = b"") -> bytes:
     told = (peer, duplicate, stage, _line(reason))
     return b"Connected to %s but connection died. %s(#4.4.2)\nAt %s: %s\n" % told
 
 
-def closing(peer: bytes, stage: bytes, reply: Reply) -> bytes:
-    return b"Connected to %s but it ended the session at %s.\n" % (peer, stage) + _said(reply)
+def closing(peer: bytes, stage: bytes, reply: Reply, duplicate: bytes = b"") -> bytes:
+    told = (peer, stage, b" " + duplicate.rstrip() if duplicate else b"")
+    return b"Connected to %s but it ended the session at %s.%s\n" % told + _said(reply)
 
 
 def injected(peer: bytes, policy: bytes) -> bytes:
@@ -270,7 +273,6 @@ _FAILED_REPLIES = {
     Problem.NAME: name_rejected,
     Problem.OWN_NAME: own_name,
     Problem.AUTH: auth_failed,
-    Problem.OUT_OF_TURN: out_of_step,
     Problem.SENDER: sender_rejected,
     Problem.DATA: data_failed,
     Problem.MESSAGE: message_failed,

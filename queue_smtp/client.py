@@ -117,6 +117,8 @@ ENVELOPE = (_RSET, _MAIL, _RCPT, _DATA)
 ENDED = (_CLOSED, _QUIT)
 # The replies to a whole envelope may come together.
 _FLIGHT = (_MAIL, _RSET)
+# The message is on its way, or sent.
+_WITH_MESSAGE = (_MESSAGE, _END)
 # Only DATA and AUTH are continued after a 3xx reply.
 _WITHOUT_INTERMEDIATE = (_RSET, _MAIL, _RCPT, _MESSAGE, _END)
 
@@ -348,8 +350,19 @@ class SmtpClient:
     def takes_next(self) -> bool:
         """Whether `begin` may be called now."""
         if self.state is _END:
-            return len(self._awaited) == 1 and self.pipelines and not self._lmtp
+            # The reply to a final dot may be loose if no other is awaited with it.
+            return len(self._awaited) == 1 and self.pipelines and not self._lmtp and not self._reader.loose
         return self.state is _READY
+
+    @property
+    def _reads_loosely(self) -> bool:
+        """Whether a reply counts that is not strict: it cannot be taken for another's.
+
+        Until the end of the opening the peer may be no mail server at all.
+        """
+        if len(self._awaited) > 1:
+            return False
+        return self.state in _WITH_MESSAGE or (self.state in ENVELOPE and not self.pipelines)
 
     # Input and output.
 
@@ -367,7 +380,7 @@ class SmtpClient:
                 while self.state not in ENDED:
                     if self.state in _FLIGHT and self._take_all():
                         continue
-                    reply = self._reader.next()
+                    reply = self._reader.next(self._reads_loosely)
                     if reply is None:
                         break
                     self._take(reply)

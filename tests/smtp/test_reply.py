@@ -62,7 +62,11 @@ def test_codes_of_one_class_may_be_mixed_and_the_last_one_counts() -> None:
 
 def test_a_line_that_never_ends_is_refused() -> None:
     with pytest.raises(FormatError):
-        read_all(*[b"2" * 1000] * (LINE_MAX // 1000 + 1))
+        read_all(*[b"2" * 1000] * (REPLY_MAX // 1000 + 1))
+
+
+def test_the_rest_of_a_long_line_is_cut_off() -> None:
+    assert read_all(b"250 " + b"x" * LINE_MAX + b"\r\n") == [Reply(250, b"250 " + b"x" * (LINE_MAX - 4))]
 
 
 def test_a_reply_that_never_ends_is_refused() -> None:

@@ -199,6 +199,8 @@ def play(tls: Tls, replies: list[bytes], lines: list[bytes], size: int) -> tuple
         if client.state is ClientState.MESSAGE:
             said += b"<message>"
             client.protocol.message_sent()
+    if not asked.done:
+        client.lost()
     return said, client.state, verdicts(client, asked)
 
 
