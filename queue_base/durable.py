@@ -153,6 +153,22 @@ class Commit:
         """Record a name that was, or is about to be, created or removed."""
         self._name_changes(path)
 
+    def directory(self, path: str, mode: int) -> None:
+        """Make a directory unless it is there, and record its name in either case.
+
+        Another process may have made it and not synced its name yet, or may have been killed before, also before it
+        had set the mode.
+        """
+        self._name_changes(path)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            # A directory may have inherited the bit of the group.
+            if stat.S_IMODE(os.stat(path).st_mode) & ~stat.S_ISGID != 0o700:
+                return
+        if stat.S_IMODE(os.stat(path).st_mode) != mode:
+            os.chmod(path, mode)
+
     def link(self, old: str, new: str) -> None:
         """Give a file a second name. Raises FileExistsError if the name exists."""
         self._name_changes(new)

@@ -24,7 +24,6 @@ sendmutex, and makes all calls in one thread; the names and numbers may be read 
 import contextlib
 import errno
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -276,15 +275,7 @@ class DomainStore:
     def _make_cluster(self, domain: bytes, files: DomainFiles, commit: Commit) -> _Append:
         directory = f"{self._top}/{domain.decode()}"
         for path in (self._top, directory, f"{directory}/mess"):
-            # Its name may not be synced even if it exists: the process that made it may have been killed.
-            commit.removed(path)
-            try:
-                os.mkdir(path)
-            except FileExistsError:
-                # It has another mode if the process that made it was killed before the next step.
-                if stat.S_IMODE(os.stat(path).st_mode) == DIRECTORY_MODE:
-                    continue
-            os.chmod(path, DIRECTORY_MODE)
+            commit.directory(path, DIRECTORY_MODE)
         number = files.clusters[-1] + 1 if files.clusters else 1
         path = self._path(domain, number)
         commit.removed(path)

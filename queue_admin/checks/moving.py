@@ -138,6 +138,8 @@ class SetAside:
                 continue
             if look_at(new) is None:
                 self._commit.link(path, new)
+            else:
+                self._commit.removed(new)  # The run that made the name may not have synced it.
             self._old.append(path)
         if len(self._old) >= GROUP or self._commit.is_full:
             self.flush()
@@ -154,11 +156,13 @@ class SetAside:
         place, tries = f"{self._top}/{message}", 0
         while look_at(place) is not None:
             if all(_holds(f"{place}/{kind}", data) for kind, data in contents.items()):
+                self._commit.directory(place, DIRECTORY_MODE)
+                for kind in contents:
+                    self._commit.written(f"{place}/{kind}")
                 return
             tries += 1
             place = f"{self._top}/{message}.{tries}"
-        self._commit.removed(place)
-        os.mkdir(place, DIRECTORY_MODE)
+        self._commit.directory(place, DIRECTORY_MODE)
         for kind, data in (("reason", f"{why}\n".encode("utf-8", "backslashreplace")), *contents.items()):
             self._commit.create(f"{place}/{kind}", data, FILE_MODE)
         self.count += len(contents)
@@ -169,9 +173,7 @@ class SetAside:
         while any(not self._is_free(f"{place}/{kind}", path) for kind, path in paths.items()):
             tries += 1
             place = f"{self._top}/{message}.{tries}"
-        if look_at(place) is None:
-            self._commit.removed(place)
-            os.mkdir(place, DIRECTORY_MODE)
+        self._commit.directory(place, DIRECTORY_MODE)
         if look_at(f"{place}/reason") is None:
             self._commit.create(f"{place}/reason", f"{why}\n".encode("utf-8", "backslashreplace"), FILE_MODE)
         return place

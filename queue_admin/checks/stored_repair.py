@@ -14,7 +14,7 @@ from collections import Counter
 from queue_admin.checks.message_paths import look_at
 from queue_admin.checks.moving import SetAside
 from queue_admin.checks.stored_records import is_link
-from queue_admin.home.modes import ONDEMAND, ONDEMAND_ORDERS
+from queue_admin.home.modes import ONDEMAND, ONDEMAND_MODES, ONDEMAND_ORDERS
 from queue_base.durable import Commit
 from queue_base.queue.hold_marks import birth_of
 from queue_base.queue.layout import FILE_MODE, Layout
@@ -115,7 +115,7 @@ class StoredMender:
         if there is not None:
             self._aside.put({os.path.basename(link): link}, domain, "it is not a regular file")
             self._aside.flush()
-        self._make_directory(os.path.dirname(link))
+        self._commit.directory(os.path.dirname(link), ONDEMAND_MODES[""])
         self._commit.link(other, link)
         self.counts["stored messages found elsewhere"] += 1
         return True
@@ -180,12 +180,6 @@ class StoredMender:
                 self._aside.put({"mess": path}, unpack_long_id(link[1])[0], why)
             if self._commit.is_full:
                 self._commit.sync()
-
-    def _make_directory(self, path: str) -> None:
-        if look_at(path) is None:
-            self._commit.removed(path)
-            os.mkdir(path)
-            os.chmod(path, 0o2750)
 
     def _remove(self, domain: str) -> None:
         """Remove the directory of a domain for which nothing is stored, if there is nothing else in it."""

@@ -44,6 +44,8 @@ class Maker:
                 self._make_directory(parent, f"{name}.new", mode, buckets)
                 self._rename(parent, name, path)
         if there:
+            if self._tree is None:
+                self.commit.removed(path)  # Whoever made it may have been killed before it was durable.
             for number in range(buckets):
                 self.directory(f"{path}/{number}", mode)
             return

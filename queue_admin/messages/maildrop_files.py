@@ -93,15 +93,9 @@ def release_dropped(queue: str, uid: int, done: Callable[[], None]) -> int:
 def _make_held(queue: str) -> None:
     path = f"{queue}/{HELD}"
     try:
-        if is_there(path):
-            return
-        os.mkdir(path, 0o700)
-        os.chmod(path, HELD_MODE)
         commit = Commit()
-        commit.removed(path)
+        commit.directory(path, HELD_MODE)
         commit.sync()
-    except FileExistsError:
-        return
     except OSError as error:
         raise _unable("make", path, error) from error
 

@@ -166,10 +166,7 @@ class StoredChange:
         passing = f"{self._home.queue}/pid/stored.{os.getpid()}"
         commit = Commit()
         try:
-            if not os.path.isdir(place):
-                commit.removed(place)
-                os.mkdir(place)
-                os.chmod(place, DIRECTORY_MODE)
+            commit.directory(place, DIRECTORY_MODE)
             for name, data in contents.items():
                 commit.unlink(passing)
                 commit.create(passing, data, FILE_MODE)

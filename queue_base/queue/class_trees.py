@@ -2,8 +2,9 @@
 
 Whoever writes as the owner of queue/ makes the tree of a class when the first message needs it, with the owner and the
 modes of todo/. It is made under another name and renamed, so a tree that is there is complete, and two that make it
-at once do no harm. queue-todo finds it when the trigger has it scan. Where no tree can be made, mail is of the first
-class: no mail is refused for its class.
+at once do no harm. Its name may not be durable yet: whoever puts an envelope into it syncs that name too
+(`tree_names`). queue-todo finds it when the trigger has it scan. Where no tree can be made, mail is of the first class:
+no mail is refused for its class.
 """
 
 import os
@@ -11,6 +12,7 @@ import shutil
 import time
 
 from queue_base.control import read_parsed
+from queue_base.durable import sync_path
 from queue_base.errors import Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import PRIORITY, Layout, is_directory
@@ -79,8 +81,13 @@ class ClassChooser:
         return priority
 
 
+def tree_names(layout: Layout, priority: str) -> tuple[str, str]:
+    """Return the names that lead to the tree of a class and may be new."""
+    return f"{layout.queue}/{PRIORITY}", f"{layout.queue}/{PRIORITY}/{priority}"
+
+
 def make_class_tree(layout: Layout, priority: str) -> None:
-    """Make the tree of a class, durably, unless it is there. Raises OSError."""
+    """Make the tree of a class, unless it is there. Only what is in it is durable. Raises OSError."""
     top = f"{layout.queue}/{PRIORITY}"
     like = os.stat(f"{layout.queue}/todo")
     _make_directory(top, like)
@@ -89,7 +96,7 @@ def make_class_tree(layout: Layout, priority: str) -> None:
     try:
         for path in (new, *(f"{new}/{number}" for number in range(layout.split))):
             _make_directory(path, like)
-        _sync_directory(new)
+        sync_path(new)
         try:
             os.rename(new, f"{top}/{priority}")
         except OSError:
@@ -97,9 +104,6 @@ def make_class_tree(layout: Layout, priority: str) -> None:
                 raise
     finally:
         shutil.rmtree(new, ignore_errors=True)
-    # Also what another process has just made.
-    _sync_directory(top)
-    _sync_directory(layout.queue)
 
 
 def _make_directory(path: str, like: os.stat_result) -> None:
@@ -112,11 +116,3 @@ def _make_directory(path: str, like: os.stat_result) -> None:
     if (made.st_uid, made.st_gid) != (like.st_uid, like.st_gid):
         os.chown(path, like.st_uid, like.st_gid)
     os.chmod(path, like.st_mode & 0o7777)
-
-
-def _sync_directory(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -173,4 +173,6 @@ def _set_time(path: str, nanoseconds: int, commit: Commit) -> None:
 
 def leave_todo(layout: Layout, message: int, commit: Commit) -> None:
     """Remove a message from todo/, so that it is never classified. It is in S2 or S3 then."""
-    commit.unlink(layout.todo(message))
+    # From each place that it may have: what another process has removed may not be synced yet.
+    for path in layout.todo_paths(message):
+        commit.unlink(path)

@@ -50,11 +50,8 @@ def make_copy(queue: str, mess: str, path: str, commit: Commit) -> str:
     """Name a message's file in postman/ too; return why that is not possible, or an empty text."""
     directory = f"{queue}/{DIRECTORY}"
     try:
-        if not os.path.isdir(directory):
-            # A home that was made by an earlier version.
-            os.mkdir(directory)
-            os.chmod(directory, DIRECTORY_MODE)
-            commit.removed(directory)
+        # A home that was made by an earlier version has none.
+        commit.directory(directory, DIRECTORY_MODE)
         if not has_room(queue):
             return f"{directory} is full"
         commit.link(mess, path)

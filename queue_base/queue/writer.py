@@ -337,6 +337,12 @@ class QueueDraft(Draft):
             raise QueueTrouble(WRITE, f"unable to sync {self.path}: {reason(error)}") from error
         if self.envelope >= 0:
             self._commit.nameless(self.envelope, self.intd)
+        if self.priority:
+            from queue_base.queue.class_trees import tree_names
+
+            # Whoever made the tree may not have synced its name yet, or may have been killed before.
+            for path in tree_names(self._layout, self.priority):
+                self._commit.removed(path)
         if self.hold:
             self._mark_held()
         if self.copy:

@@ -373,14 +373,17 @@ class Messages:
             for message, classified in left.items():
                 self._take_answer(ClassifyAnswer(message, classified), durable=trouble is None)
 
-        self._disk.submit(partial(self._sync_removals, list(left)), then)
+        # Where they were: the layout cannot say it of envelopes that are gone.
+        known = [self.store.announced_message(message) for message in left]
+        paths = [self.store.layout.todo_in(each.priority, each.identity.message) for each in known if each is not None]
+        self._disk.submit(partial(self._sync_removals, paths), then)
         return True
 
-    def _sync_removals(self, messages: list[int]) -> None:
-        """Make it durable that messages have left todo/. If a power cut returned one, it would be delivered again."""
+    def _sync_removals(self, paths: list[str]) -> None:
+        """Make it durable that envelopes are gone. If a power cut returned one, its mail would be delivered again."""
         commit = Commit()
-        for message in messages:
-            commit.removed(self.store.layout.todo(message))
+        for path in paths:
+            commit.removed(path)
         commit.sync()
 
     def report_unclassified(self) -> None:

@@ -150,6 +150,31 @@ def test_no_power_cut_parts_a_message_from_its_envelope(tmp_path: Path) -> None:
     assert min(seen[what] for what in ("old", "waits", "new")) > 0
 
 
+# As the next run does after one that was killed when it had made the directory and the second name.
+_SET_ASIDE = """
+import os, sys
+from queue_admin.checks.moving import SetAside
+queue = sys.argv[1]
+os.mkdir(f"{queue}/corrupt/unplaced/7")
+os.link(f"{queue}/bounce/7", f"{queue}/corrupt/unplaced/7/bounce")
+aside = SetAside(queue)
+aside.put({"bounce": f"{queue}/bounce/7"}, 7, "it belongs to no message")
+aside.keep({"mess": b"text"}, 8, "it was lost")
+aside.flush()
+"""
+
+
+def test_no_power_cut_takes_what_a_second_run_of_a_repair_sets_aside(tmp_path: Path) -> None:
+    queue = KnownQueue(tmp_path / "home", fill=False)
+    Path(queue.home.queue, "bounce", "7").write_bytes(b"a bounce")
+    model = traced_script(Path(queue.home.queue), _SET_ASIDE, queue.home.queue)
+    places = "bounce/7", "corrupt/unplaced/7/bounce"
+    for crash in model.crashes(most=32):
+        found = [crash.files[place].content for place in places if place in crash.files]
+        assert b"a bounce" in found, f"it is lost after {crash.call}"
+    assert crash.files["corrupt/unplaced/8/mess"].content == b"text"
+
+
 def test_an_orphaned_split_is_guessed_from_the_names_of_the_messages() -> None:
     names = [(number * 7919 % 23, number * 7919) for number in range(1, 40)]
     assert guess_split({"mess": {0, 3, 7}, "info": {0, 3}}, names) == 23

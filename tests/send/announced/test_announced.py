@@ -15,6 +15,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.queue import hold_marks
+from queue_base.queue.class_trees import make_class_tree
 from queue_base.queue.layout import Presence, open_layout
 from queue_base.queue.marks_file import LeftMarks, MarksFile
 from queue_send.admin.orders import CLASSIFY_WAIT, Orders
@@ -435,6 +436,32 @@ def test_at_the_exit_no_failure_is_recorded_of_a_message_that_a_power_cut_may_re
     assert not Path(open_layout(home.queue).bounce(message)).exists()
     assert remote_file(home, message).read_bytes() == b"Tb@c.example\0Dd@e.example\0"
     assert not loop.messages.settle_announced()
+
+
+def test_at_the_exit_the_directory_is_synced_that_the_envelope_of_a_lower_class_has_left(
+    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_class_tree(open_layout(home.queue), "bulk")
+    message = announce(home, loop, priority="bulk")
+    layout = open_layout(home.queue)
+    os.rename(layout.todo_in("", message), layout.todo_in("bulk", message))
+    report(loop, TWO[0], b"Dno such user")
+    report(loop, TWO[1], b"Kdone")
+    loop.shutdown.begin()
+    loop.settle()
+    write_files(home, notice_of(home, message))
+    synced: list[str] = []
+    sync = os.fsync
+
+    def note(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    assert loop.messages.settle_announced()
+    loop.settle()
+    assert os.path.dirname(layout.todo_in("bulk", message)) in synced
+    assert Path(layout.bounce(message)).exists()
 
 
 def test_at_the_exit_no_failure_is_recorded_of_a_message_that_stays_in_todo(home: Home, loop: Loop) -> None:

@@ -44,6 +44,24 @@ def test_an_accepted_message_of_a_class_survives_every_power_cut(tmp_path: Path,
     assert check_queue(place.model, place.layout, queued_when_exit_code_is_0(2), most=MOST) > 20
 
 
+def test_an_accepted_message_survives_where_the_maker_of_the_tree_was_killed_before_it_had_synced_its_name(
+    tmp_path: Path,
+) -> None:
+    place = Place(tmp_path)
+    maker = f"""
+import os
+from queue_base.durable import sync_path
+top = sys.argv[1] + "/queue/priority"
+for path in (top, f"{{top}}/{BULK}", *(f"{{top}}/{BULK}/{{number}}" for number in range({place.disk.split}))):
+    os.mkdir(path)
+sync_path(f"{{top}}/{BULK}")
+"""
+    place.enqueue(2, WRITER + maker, priority=BULK)
+
+    assert len(list(Path(place.home.queue, "priority/bulk").glob("*/*"))) == 2
+    assert check_queue(place.model, place.layout, queued_when_exit_code_is_0(2), most=MOST) > 20
+
+
 @pytest.mark.parametrize("flat", [False, True], ids=["hashed", "flat"])
 def test_classification_keeps_the_class_and_loses_nobody(tmp_path: Path, flat: bool) -> None:
     place = Place(tmp_path, flat)

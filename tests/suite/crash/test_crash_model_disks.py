@@ -49,6 +49,23 @@ def test_a_sync_of_the_file_system_keeps_everything(tmp_path: Path) -> None:
     assert found == [{"b": b"abcd"}]
 
 
+def test_a_directory_that_another_process_has_made_and_not_synced_is_kept_with_what_a_commit_puts_in_it(
+    tmp_path: Path,
+) -> None:
+    script = """
+os.mkdir('d', 0o700)
+commit = Commit()
+commit.directory('./d', 0o750)
+commit.create('./d/a', b'abcd', 0o600)
+commit.sync()
+"""
+
+    found = disks(tmp_path / "r", script)
+
+    assert found == [{"d/a": b"abcd"}]
+    assert (tmp_path / "r" / "d").stat().st_mode & 0o7777 == 0o750
+
+
 def test_the_names_of_a_rename_may_change_one_without_the_other(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "a").write_bytes(b"1")

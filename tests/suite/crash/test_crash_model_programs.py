@@ -56,9 +56,16 @@ def test_a_group_of_messages_survives_every_power_cut(tmp_path: Path, count: int
     assert check_queue(place.model, place.layout, queued_when_exit_code_is_0(count), most=128) > 200
 
 
-@pytest.mark.parametrize("writer", [WRITER, NAMED], ids=["nameless", "named"])
+# A process that was killed when it had made the directory.
+POSTMAN_MADE = f"{WRITER}\nimport os; os.mkdir(sys.argv[1] + '/queue/postman')\n"
+
+
+@pytest.mark.parametrize("writer", [WRITER, NAMED, POSTMAN_MADE], ids=["nameless", "named", "postman-made"])
 def test_what_is_queued_on_hold_is_on_hold_and_copied_after_every_power_cut(tmp_path: Path, writer: str) -> None:
     place = Place(tmp_path)
+    if writer == POSTMAN_MADE:
+        os.rmdir(place.home.queue + "/postman")
+        place.model.restart()
     place.enqueue(1, writer, b"spam")
 
     def check(crash: Crash, found: dict[int, Message]) -> list[str]:
