@@ -28,7 +28,8 @@ _EXCESS_MIN = 1 << 20
 
 
 class MessageLimits(NamedTuple):
-    """What a message may have; sizes are in bytes. `size` counts as RFC 1870 does, with CRLF; 0: no limit.
+    """What a message may have; sizes are in bytes. 0 is no limit on `size`, which counts as RFC 1870
+    does, with CRLF, and on `fields`.
 
     RFC 5321 section 4.5.3.1.6 has servers take text lines of 1,000 bytes, and mail with longer ones is common.
     """
@@ -36,6 +37,7 @@ class MessageLimits(NamedTuple):
     size: int = 0
     hops: int = HOPS_MAX
     header: int = 1 << 20
+    fields: int = 0
     text_line: int = 1 << 20
     bare_line_ends: bool = False
 
@@ -67,7 +69,7 @@ class IncomingMessage:
             return TOO_LARGE
         if self._header.hops > limits.hops:
             return TOO_MANY_HOPS
-        if self._header.size > limits.header:
+        if self._header.size > limits.header or (limits.fields and self._header.fields > limits.fields):
             return HEADER_TOO_LARGE
         if self._longest > limits.text_line:
             return TEXT_LINE_TOO_LONG

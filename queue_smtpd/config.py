@@ -35,6 +35,11 @@ from queue_wire.control.strangers.dnslists import DnsList, unpack_dns_lists
 from queue_wire.control.strangers.greylist import GreylistRules, unpack_greylist
 from queue_wire.control.strangers.smtpdlimits import SmtpdLimits, unpack_smtpd_limits
 
+# Of a message that milters are asked about: the bytes of its header, which is Postfix's header_size_limit, and its
+# fields.
+HEADER_MAX = 102_400
+FIELDS_MAX = 1_000
+
 
 class MoreHosts:
     """control/morercpthosts.cdb, as qmail-newmrh makes it: a set of domains. Looking into it raises what goes wrong."""
@@ -144,6 +149,11 @@ def _mechanisms(offer: AuthOffer, turns: bool) -> tuple[bytes, ...]:
     return offer.mechanisms if turns else tuple([name for name in offer.mechanisms if name != CRAM_MD5])
 
 
+def limit_header(limits: MessageLimits, filters: FilterSetup) -> MessageLimits:
+    """Return the limits of messages that these filters look at: each field of a header costs a milter an answer."""
+    return limits._replace(header=HEADER_MAX, fields=FIELDS_MAX) if filters.milters else limits
+
+
 def session_setup(
     config: SmtpdConfig,
     listener: Listener,
@@ -160,9 +170,10 @@ def session_setup(
     size = config.databytes if databytes is None else databytes
     implicit, qmtp = listener.role in IMPLICIT_TLS, listener.role is Role.QMTP
     turns = listener.role in ON_DEMAND
+    filters = config.filters.of(listener.role)
     settings = ServerSettings(
         config.me,
-        MessageLimits(size, bare_line_ends=listener.bare),
+        limit_header(MessageLimits(size, bare_line_ends=listener.bare), filters),
         tls=tls and not implicit,
         implicit_tls=implicit,
         # Without TLS nobody can use them, and they are not named.
@@ -173,7 +184,6 @@ def session_setup(
     )
     policy = SessionPolicy(listener.role, config.rules, limits)
     dnslists, greylist = bool(config.dnslists), config.greylist is not None
-    filters = config.filters.of(listener.role)
     return SessionSetup(
         *(config.me, settings, policy, suffix, filters, dnslists, greylist),
         *(() if qmtp else config.xclients, listener.priority, config.authserv, qmtp),

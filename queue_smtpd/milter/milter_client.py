@@ -25,7 +25,8 @@ from queue_wire.format_error import FormatError, quoted
 VERSION = 6
 # Nothing longer is asked for, and no milter of libmilter sends more.
 PACKET_MAX = 65536 + 64
-BODY_MAX = 65535
+# The most data of a packet that libmilter takes (MILTER_MAX_DATA_SIZE): it closes the connection at a longer one.
+DATA_MAX = 65535
 # Of one message. Text of new bodies is counted alone.
 EDITS_MAX = 5000
 EDIT_BYTES_MAX = 4 << 20
@@ -65,6 +66,10 @@ _NAME = re.compile(rb"[!-9;-~]{1,200}")
 REJECTED = ServerReply(550, b"5.7.1", b"Command rejected")
 UNAVAILABLE = ServerReply(451, b"4.7.1", b"Service unavailable - try again later")
 CLOSED = ServerReply(421, b"4.7.0", b"Service closes the connection")
+
+
+class FieldTooLong(Exception):
+    """A field of a header that the protocol cannot carry."""
 
 
 class AnswerKind(enum.Enum):
@@ -205,10 +210,13 @@ class MilterClient:
         self._ask(b"T", b"", macros)
 
     def header(self, name: bytes, value: bytes) -> None:
-        """Tell a field of the header: what is behind its colon, with LF where it is folded."""
+        """Tell a field of the header: what is behind its colon, with LF where it is folded. Raises FieldTooLong."""
         if not self._steps & LEADING_SPACE:
             value = value.removeprefix(b" ")
-        self._ask(b"L", _strings(name, value))
+        data = _strings(name, value)
+        if len(data) > DATA_MAX:
+            raise FieldTooLong
+        self._ask(b"L", data)
 
     def end_headers(self, macros: Mapping[bytes, bytes]) -> None:
         """Tell that the header is complete."""
@@ -225,8 +233,8 @@ class MilterClient:
         return not self._steps & NO_BODY and self.answer.kind is not AnswerKind.SKIP
 
     def body(self, data: bytes) -> None:
-        """Send the next piece of the body, with CRLF line ends, at most BODY_MAX bytes."""
-        assert len(data) <= BODY_MAX
+        """Send the next piece of the body, with CRLF line ends, at most DATA_MAX bytes."""
+        assert len(data) <= DATA_MAX
         self._ask(b"B", data)
 
     def end_message(self, macros: Mapping[bytes, bytes]) -> None:

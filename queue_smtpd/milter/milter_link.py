@@ -37,9 +37,12 @@ class MilterAlerts:
     def __init__(self) -> None:
         self._told: dict[str, float] = {}
 
-    def note(self, line: MilterLine, error: MilterTrouble, now: float) -> list[bytes]:
-        """Return the log lines for a milter that could not be asked: an alert, or none if there was one lately."""
-        following = "mail is accepted without it" if line.accepts else "its mail is deferred"
+    def note(self, line: MilterLine, error: MilterTrouble, accepts: bool, now: float) -> list[bytes]:
+        """Return the log lines for a milter that could not be asked: an alert, or none if there was one lately.
+
+        `accepts`: mail is taken without it.
+        """
+        following = "mail is accepted without it" if accepts else "its mail is deferred"
         return self._tell(line.name, f"unable to ask milter {line.name}: {error}; {following}", now)
 
     def note_spool(self, why: str, now: float) -> list[bytes]:

@@ -5,6 +5,10 @@ EHLO is the reply to MAIL. Each stage asks all milters, until one refuses. At th
 message as those before it have changed it. None of the methods raises, whatever a milter does: one that cannot be asked
 refuses for now, or is left out for the rest of the session (`default=accept`). The log has that of each session, and an
 alert once in a while.
+
+A milter that fails while it looks at a message has perhaps failed because of it: too slow, or not at all. So it is then
+left out of nothing, and the message is refused for now, whatever the line says. A message that cannot be given to it is
+refused.
 """
 
 import asyncio
@@ -15,7 +19,7 @@ from typing import NamedTuple
 
 from queue_base.errors import reason
 from queue_smtp.path import pack_path, unpack_path
-from queue_smtp.server_replies import MESSAGE_REFUSED, QUEUE_UNAVAILABLE, ServerReply
+from queue_smtp.server_replies import HEADER_TOO_LARGE, MESSAGE_REFUSED, QUEUE_UNAVAILABLE, ServerReply
 from queue_smtpd.milter.edited_message import (
     HEADER_MAX,
     EditedMessage,
@@ -33,6 +37,7 @@ from queue_smtpd.milter.milter_client import (
     UNAVAILABLE,
     AnswerKind,
     Edit,
+    FieldTooLong,
     HeaderEdit,
     MilterAnswer,
     QuarantineEdit,
@@ -306,9 +311,11 @@ class SessionFilter:
             if each.link is not None and each.link.client.replaces_body:
                 message.replace_body(body.spool)
                 kept = True
+        except FieldTooLong:
+            self._note_refusal(each, b"message", HEADER_TOO_LARGE)
+            return verdict._replace(reply=HEADER_TOO_LARGE)
         except MilterTrouble as error:
-            failed = self._fail(each, error)
-            return verdict if failed.reply is None else verdict._replace(reply=failed.reply)
+            return verdict._replace(reply=self._fail(each, error, False).reply)
         finally:
             if not kept:
                 body.spool.close()
@@ -327,7 +334,7 @@ class SessionFilter:
     ) -> tuple[MilterAnswer, list[Edit]]:
         """Send the message to a milter. Return its last answer and its changes; the new body is in `body`.
 
-        Raises MilterTrouble.
+        Raises MilterTrouble, FieldTooLong.
         """
         link = each.link
         assert link is not None
@@ -349,7 +356,7 @@ class SessionFilter:
         return answer, client.take_edits()
 
     async def _commands(self, each: _AskedMilter, message: EditedMessage) -> AsyncIterator[None]:
-        """Make the commands of a message, one after the other. Raises MilterTrouble."""
+        """Make the commands of a message, one after the other. Raises MilterTrouble, FieldTooLong."""
         assert each.link is not None
         client = each.link.client
         if client.wants_headers:
@@ -409,7 +416,7 @@ class SessionFilter:
             try:
                 answer = await ask(each)
             except MilterTrouble as error:
-                answer = self._fail(each, error)
+                answer = self._fail(each, error, each.line.accepts)
                 if answer.kind is AnswerKind.REFUSE:
                     return answer.reply
             if answer.kind is AnswerKind.ACCEPT:
@@ -426,12 +433,12 @@ class SessionFilter:
         assert each.link is not None
         return await each.link.exchange(time.monotonic() + each.line.command)
 
-    def _fail(self, each: _AskedMilter, error: MilterTrouble) -> MilterAnswer:
+    def _fail(self, each: _AskedMilter, error: MilterTrouble, accepts: bool) -> MilterAnswer:
         """Return what counts in the place of an answer that there is not."""
         self._note(each.line.name.encode(), b"failed: " + str(error).encode("utf-8", "backslashreplace"))
-        self._log(self._alerts.note(each.line, error, time.monotonic()))
+        self._log(self._alerts.note(each.line, error, accepts, time.monotonic()))
         self._drop_link(each)
-        if each.line.accepts:
+        if accepts:
             each.passed, each.takes = True, False
             return MilterAnswer(AnswerKind.ACCEPT)
         return MilterAnswer(AnswerKind.REFUSE, UNAVAILABLE)

@@ -1,6 +1,7 @@
 """Debian's opendkim as a milter of queue-smtpd: it signs mail, and checks what was signed."""
 
 import os
+import smtplib
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -75,3 +76,21 @@ def test_opendkim_signs_and_checks_what_passes_through(keys: Path) -> None:
             header = message.partition(b"\n\n")[0]
             assert b"DKIM-Signature: v=1; a=rsa-sha256;" in header and b"d=example.org; s=sel;" in header
             assert b"Authentication-Results: checker.example;\n\tdkim=pass" in header, header.decode()
+
+
+def test_a_field_that_libmilter_does_not_take_lets_no_message_pass_unfiltered(keys: Path) -> None:
+    keyed = (f"KeyFile {keys}/key.pem", "Domain example.org", "Selector sel", "Mode s", "InternalHosts 127.0.0.1")
+    # That of opendkim itself is 65,536 bytes.
+    signs = (*keyed, "MaximumHeaders 0")
+    with ExitStack() as stack:
+        home = stack.enter_context(shared_home(0))
+        configure(home, f"unix:{stack.enter_context(opendkim(keys, 'signer', *signs))} default=accept")
+        stack.enter_context(IntakeDaemon(home))
+        daemon = stack.enter_context(SmtpdDaemon(home))
+        with daemon.smtp() as client:
+            client.sendmail("ann@example.org", ["bob@example.net"], "X: " + "x" * 65_531 + "\r\n" + TEXT)
+            with pytest.raises(smtplib.SMTPDataError) as refused:
+                client.sendmail("ann@example.org", ["bob@example.net"], "X: " + "x" * 65_534 + "\r\n" + TEXT)
+            assert refused.value.smtp_code == 552
+            client.sendmail("ann@example.org", ["bob@example.net"], TEXT)
+        assert [b"DKIM-Signature: " in each.message for each in queued(home)] == [True, True]

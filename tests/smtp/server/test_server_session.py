@@ -311,6 +311,8 @@ def test_addresses_come_unquoted_and_without_their_route() -> None:
         (MessageLimits(hops=0), b"\r\nReceived: a\r\n", b"250 2.6.0"),
         (MessageLimits(header=20), b"Subject: 90123456\r\n\r\n" + b"x" * 100 + b"\r\n", b"250 2.6.0"),
         (MessageLimits(header=20), b"Subject: 90123456789\r\n\r\nx\r\n", b"552 5.3.4"),
+        (MessageLimits(fields=2), b"A: b\r\n c\r\n\td\r\nB:\r\n\r\nC:\r\nD:\r\n", b"250 2.6.0"),
+        (MessageLimits(fields=2), b"A: b\r\n c\r\nB:\r\nC:\r\n\r\n", b"552 5.3.4"),
         (MessageLimits(text_line=10), b"0123456789\r\nx\r\n0123456789\r\n", b"250 2.6.0"),
         (MessageLimits(text_line=10), b"x\r\n01234567890\r\nx\r\n", b"554 5.6.0"),
         (MessageLimits(bare_line_ends=True), b"a\nb\rc\r\n", b"250 2.6.0"),
