@@ -19,7 +19,7 @@ from typing import NamedTuple, NoReturn
 from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Temporary, complain, reason
-from queue_local.result import RESULT_MAX, Forward, Outcome, pack_result, unpack_result
+from queue_local.result import FORWARD_MAX, Outcome, pack_result, unpack_result
 from queue_local.shell_command import Interrupted
 from queue_wire.format_error import FormatError
 from queue_wire.pipes import report as verdict
@@ -33,18 +33,22 @@ _LETTERS = {0: verdict.SUCCESS, PERMANENT: verdict.PERMANENT}
 # The descriptors of a delivery.
 MESSAGE = 0
 _NULL = 1
+_PIECE = 1 << 16
 _REPORT = 3
 # How often /proc is searched for processes that were forked while the session was being killed.
 _PASSES = 5
 
 
 class Ended(NamedTuple):
-    """How a delivery ended: its job, letter and text of the report, and the forward that is still to be queued."""
+    """How a delivery ended: its job, letter and text of the report, and the forward that is still to be queued.
+
+    The forward is packed, and in pieces.
+    """
 
     job: Job
     letter: bytes
     text: bytes
-    forward: Forward | None
+    forward: list[bytes] | None
 
 
 class _DeliveryProcess:
@@ -53,7 +57,7 @@ class _DeliveryProcess:
     `is_ending` is true after it was told to end.
     """
 
-    __slots__ = ("data", "is_ending", "job", "kill_at", "pid", "pipe")
+    __slots__ = ("data", "is_ending", "job", "kill_at", "pid", "pipe", "size")
 
     def __init__(self, job: Job, pid: int, pipe: int, kill_at: float) -> None:
         self.job = job
@@ -61,7 +65,15 @@ class _DeliveryProcess:
         self.pipe = pipe
         self.kill_at = kill_at
         self.is_ending = False
-        self.data = bytearray()
+        self.data: list[bytes] = []
+        self.size = 0
+
+    def take(self, data: bytes) -> None:
+        """Add what it wrote, as pieces that are neither large nor many."""
+        self.size += len(data)
+        if self.data and len(self.data[-1]) + len(data) <= _PIECE:
+            data = self.data.pop() + data
+        self.data.append(data)
 
     def tell_to_end(self, grace: float) -> None:
         """Tell it to end its program and clean up, even if it is stopped; it is killed after `grace` seconds."""
@@ -127,13 +139,13 @@ class Deliveries:
         for pipe in ready & self._running.keys():
             delivery = self._running[pipe]
             try:
-                delivery.data += read_available(pipe) or b""
+                delivery.take(read_available(pipe) or b"")
             except PeerLost:
                 ended.append(self._reap(delivery))
                 continue
-            if len(delivery.data) > 2 * RESULT_MAX:
+            if delivery.size > 2 * FORWARD_MAX:
                 # No delivery writes so much.
-                delivery.data.clear()
+                delivery.data, delivery.size = [], 0
                 delivery.kill_at = 0.0
         now = time.monotonic()
         for delivery in self._running.values():
@@ -154,10 +166,10 @@ class Deliveries:
         code = os.waitstatus_to_exitcode(os.waitpid(delivery.pid, 0)[1])
         os.close(delivery.pipe)
         del self._running[delivery.pipe]
-        return _end(delivery.job, code, bytes(delivery.data))
+        return _end(delivery.job, code, delivery.data if delivery.size else [])
 
 
-def _end(job: Job, code: int, data: bytes) -> Ended:
+def _end(job: Job, code: int, data: list[bytes]) -> Ended:
     """Return the result that an exit code and the bytes on the pipe mean; if they cannot be parsed, a deferral."""
     if code < 0:
         return Ended(job, verdict.TEMPORARY, b"Delivery process ended by signal %d. (#4.3.0)\n" % -code, None)

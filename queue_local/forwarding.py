@@ -33,7 +33,7 @@ from queue_base.queue.writer import QueueDraft, QueueWriter
 from queue_local.deliveries import Ended
 from queue_local.duplicate_filter import DuplicateFilter, filtered_digest
 from queue_local.jobs import open_message
-from queue_local.result import RESULT_MAX, Forward, pack_forward, unpack_forward
+from queue_local.result import FORWARD_MAX, Forward, unpack_forward
 from queue_local.srs.sender_rewriting import read_setup, rewrite_forward
 from queue_local.srs.srs_address import BadSrs
 from queue_wire.format_error import AddressTooLong, FormatError, quoted
@@ -45,18 +45,18 @@ from queue_wire.pipes.report import MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY
 GROUP = 100
 GROUP_BYTES = 64 << 20
 _CHUNK = 1 << 18
-_CAP = RESULT_MAX + 4096
+_CAP = FORWARD_MAX + 4096
 _ANSWER_MAX = 1 << 16
 _ALREADY_SENT = b"it was forwarded there before\n"
 _LETTERS = (SUCCESS, TEMPORARY, PERMANENT)
 
 
 class ForwardRequest(NamedTuple):
-    """A forward to make of the message whose file is `path` under queue/."""
+    """A forward to make of the message whose file is `path` under queue/; it is packed."""
 
     number: int
     path: bytes
-    forward: Forward
+    forward: bytes
 
 
 class ForwardAnswer(NamedTuple):
@@ -67,15 +67,16 @@ class ForwardAnswer(NamedTuple):
     text: bytes
 
 
-def pack_request(request: ForwardRequest) -> bytes:
-    """Return a request as a netstring. Raises FormatError if the forward cannot be packed."""
-    return pack_netstring(b"%d\0%s\0%s" % (request.number, request.path, pack_forward(request.forward)))
+def pack_request(number: int, path: bytes, forward: list[bytes]) -> list[bytes]:
+    """Return a request as a netstring, in pieces; `forward` is a packed forward in pieces."""
+    head = b"%d\0%s\0" % (number, path)
+    return [b"%d:%s" % (len(head) + sum(map(len, forward)), head), *forward, b","]
 
 
 def unpack_request(payload: bytes) -> ForwardRequest:
     """Return the request in a netstring's payload. Raises FormatError."""
     number, path, rest = [*payload.split(b"\0", 2), b"", b""][:3]
-    return ForwardRequest(_number(number), path, unpack_forward(rest))
+    return ForwardRequest(_number(number), path, rest)
 
 
 def pack_answer(answer: ForwardAnswer) -> bytes:
@@ -160,11 +161,8 @@ class Forwards:
         why = self._start()
         if self._process is None:
             return _deferral(ended, why)
-        try:
-            request = ForwardRequest(ended.job.number, ended.job.path, ended.forward)
-            self._process.requests.put(pack_request(request))
-        except FormatError as error:
-            return _deferral(ended, str(error))
+        for piece in pack_request(ended.job.number, ended.job.path, ended.forward):
+            self._process.requests.put(piece)
         # The recipients have been sent; only the text is needed now.
         late = min(time.monotonic() + seconds, self._finish_at)
         self._pending[ended.job.number] = ended._replace(forward=None), late
@@ -257,6 +255,7 @@ class _Copy(NamedTuple):
     """A message that is put into the queue for a request; `digest` if it was filtered."""
 
     request: ForwardRequest
+    recipients: list[bytes]
     draft: QueueDraft
     long_id: str
     digest: bytes | None
@@ -282,9 +281,10 @@ class Forwarder:
             return [_refusal(request, error) for request in requests]
         for request in requests:
             try:
+                forward = unpack_forward(request.forward)
                 if srs is not None:
-                    request = request._replace(forward=rewrite_forward(srs, request.forward))
-                copy = self._make(writer, request)
+                    forward = rewrite_forward(srs, forward)
+                copy = self._make(writer, request, forward)
                 if copy is None:
                     answers.append(ForwardAnswer(request.number, SUCCESS, _ALREADY_SENT))
                 else:
@@ -296,11 +296,11 @@ class Forwarder:
             writer.commit([copy.draft for copy in copies])
         except Failure as error:
             failure = error
-        for request, draft, long_id, digest in copies:
+        for request, recipients, draft, long_id, digest in copies:
             if failure is not None and not draft.queued:
                 answers.append(_refusal(request, failure))
                 if digest is not None:
-                    self._filter.remove(digest, request.forward.recipients)
+                    self._filter.remove(digest, recipients)
             else:
                 answers.append(
                     ForwardAnswer(request.number, SUCCESS, b"qp %d\nid %s\n" % (os.getpid(), long_id.encode()))
@@ -315,17 +315,15 @@ class Forwarder:
             self._writer = QueueWriter(self._home, open_layout(self._home.queue), os.getuid())
         return self._writer
 
-    def _make(self, writer: QueueWriter, request: ForwardRequest) -> _Copy | None:
+    def _make(self, writer: QueueWriter, request: ForwardRequest, forward: Forward) -> _Copy | None:
         """Return the finished copy, None if all have it. Raises Failure, FormatError, and leaves no file then."""
         message = open_message(self._home, request.path)
         try:
             digest = _digest(message)
             if digest is not None:
-                left = self._filter.left(digest, request.forward.recipients)
-                if not left:
+                forward = forward._replace(recipients=self._filter.left(digest, forward.recipients))
+                if not forward.recipients:
                     return None
-                request = request._replace(forward=request.forward._replace(recipients=left))
-            forward = request.forward
             draft = writer.begin(forward.uid)
             try:
                 draft.write(forward.head)
@@ -344,7 +342,7 @@ class Forwarder:
             os.close(message)
         if digest is not None:
             self._filter.add(digest, forward.recipients)
-        return _Copy(request, draft, pack_long_id(draft.message, birth), digest)
+        return _Copy(request, forward.recipients, draft, pack_long_id(draft.message, birth), digest)
 
 
 def _digest(message: int) -> bytes | None:

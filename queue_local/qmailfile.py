@@ -17,7 +17,8 @@ from queue_wire.mailbox import Mailbox
 
 NO_MAILBOX = "Sorry, no mailbox here by that name. (#5.1.1)"
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
-_MAX = 1 << 20
+# A list of two million addresses. A larger file is not one.
+QMAIL_MAX = 64 << 20
 # A name that cannot exist does not exist. O_NONBLOCK: a FIFO must not block the delivery.
 _ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ENXIO))
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -107,13 +108,13 @@ def _read(name: bytes) -> tuple[bytes, bool] | None:
     handle, mode = opened
     try:
         with open(handle, "rb", closefd=False) as file:
-            data = file.read(_MAX + 1)
+            data = file.read(QMAIL_MAX + 1)
     except OSError as error:
         raise _unreadable(name, error) from error
     finally:
         os.close(handle)
-    if len(data) > _MAX:
-        raise Temporary(f"Unable to read {os.fsdecode(name)}: it is over {_MAX} bytes. (#4.3.0)")
+    if len(data) > QMAIL_MAX:
+        raise Temporary(f"Unable to read {os.fsdecode(name)}: it is over {QMAIL_MAX} bytes. (#4.3.0)")
     return data, bool(mode & stat.S_IXUSR)
 
 

@@ -3,9 +3,13 @@
     text netstring                                             at most TEXT_MAX bytes
     [uid \\0 sender \\0 head \\0 recipient [\\0 recipient ...]  netstring]
 
-The exit code of the process is the verdict. The bytes end with the pipe.
+The exit code of the process is the verdict. The bytes end with the pipe. A list may have millions of recipients, so
+queue-local takes the bytes of a forward in the pieces in which they came, and passes them on as they are: only the
+forwarder looks into them.
 """
 
+import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from queue_wire.format_error import FormatError, quoted
@@ -13,8 +17,11 @@ from queue_wire.pipes.framing import NetstringReader, pack_netstring
 
 # qmail-lspawn's truncreport: a report goes into a log line and a bounce.
 TEXT_MAX = 3000
-# The most bytes of a result. A .qmail file has at most 1 MB, so its recipients fit.
-RESULT_MAX = 2 << 20
+# The most bytes of a forward. A .qmail file of QMAIL_MAX bytes fits (queue_local.qmailfile).
+FORWARD_MAX = 65 << 20
+# The text, and the length of the forward, are in the first bytes of a result.
+_BEGINNING = TEXT_MAX + 64
+_LENGTH = re.compile(rb"([1-9][0-9]{0,8}):")
 _TOO_LONG = b"\n[...]\n"
 # Bytes kept of the end of a long text: the count of deliveries and the last output of a program are there.
 _END = 1000
@@ -53,15 +60,25 @@ def pack_result(text: bytes, forward: Forward | None = None) -> bytes:
     return data if forward is None else data + pack_netstring(pack_forward(forward))
 
 
-def unpack_result(data: bytes) -> tuple[bytes, Forward | None]:
-    """Return the text and the forward in the bytes that a process wrote. Raises FormatError."""
-    reader = NetstringReader(RESULT_MAX)
-    reader.feed(data)
-    text, forward = reader.next(), reader.next()
-    whole = sum(len(pack_netstring(part)) for part in (text, forward) if part is not None)
-    if text is None or whole != len(data):
-        raise FormatError(f"result: not a text and a forward: {quoted(data)}")
-    return cut_text(text), None if forward is None else unpack_forward(forward)
+def unpack_result(parts: Sequence[bytes]) -> tuple[bytes, list[bytes] | None]:
+    """Return the text, and the packed forward in pieces, of what a process wrote, in pieces. Raises FormatError."""
+    beginning, rest = b"", list(parts)
+    while rest and len(beginning) < _BEGINNING:
+        beginning += rest.pop(0)
+    reader = NetstringReader(_BEGINNING)
+    reader.feed(beginning)
+    text = reader.next()
+    if text is None:
+        raise FormatError(f"result: not a text and a forward: {quoted(beginning[:_BEGINNING])}")
+    begin = len(pack_netstring(text))
+    if begin == len(beginning) and not rest:
+        return cut_text(text), None
+    length = _LENGTH.match(beginning, begin)
+    pieces = [beginning[length.end() :], *rest] if length else [b""]
+    if length is None or sum(map(len, pieces)) != int(length[1]) + 1 or not pieces[-1].endswith(b","):
+        raise FormatError("result: its forward is not whole")
+    pieces[-1] = pieces[-1][:-1]
+    return cut_text(text), pieces
 
 
 def pack_forward(forward: Forward) -> bytes:
@@ -70,8 +87,8 @@ def pack_forward(forward: Forward) -> bytes:
     packed = b"\0".join([b"%d" % forward.uid, *fields])
     if not forward.recipients or packed.count(b"\0") != len(fields):
         raise FormatError("no recipients, or a NUL in an address")
-    if len(packed) > RESULT_MAX:
-        raise FormatError(f"{len(packed)} bytes of addresses, limit {RESULT_MAX}")
+    if len(packed) > FORWARD_MAX:
+        raise FormatError(f"{len(packed)} bytes of addresses, limit {FORWARD_MAX}")
     return packed
 
 

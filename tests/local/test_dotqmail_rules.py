@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queue_local.local_delivery import deliver_as
-from queue_local.result import Outcome
+from queue_local.result import Outcome, unpack_forward
 from queue_wire.mailbox import Account, Mailbox
 from support.local.deliveries import end_of
 from support.local.dotqmail_rules import RULES, Rule
@@ -71,5 +71,6 @@ def test_a_home_s_files_decide_about_a_message(mail: MailHome, rule: Rule) -> No
         assert ended.forward is None
     else:
         assert ended.forward is not None
-        assert (ended.forward.sender, ended.forward.recipients) == rule.forward
-        assert (ended.forward.uid, ended.forward.head) == (UID, b"Delivered-To: %s\n" % recipient)
+        forward = unpack_forward(b"".join(ended.forward))
+        assert (forward.sender, forward.recipients) == rule.forward
+        assert (forward.uid, forward.head) == (UID, b"Delivered-To: %s\n" % recipient)

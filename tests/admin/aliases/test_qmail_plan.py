@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from queue_admin.aliases.alias_file import Fault, parse_aliases
 from queue_admin.aliases.qmail_plan import QmailPlan, compare, is_ours, mark, plan_files
 from queue_local.local_delivery import deliver_as
-from queue_local.result import Outcome
+from queue_local.result import Outcome, unpack_forward
 from queue_wire.dotqmail import qmail_names, unpack_dotqmail
 from queue_wire.mailbox import ALIAS, Account, Mailbox
 from support.local.deliveries import end_of
@@ -148,7 +148,7 @@ def deliver(mail: MailHome, local: bytes, files: Mapping[bytes, bytes]) -> tuple
         return deliver_as(mail.home, box, SENDER, local + b"@host.example", message, b"./none\n")
 
     ended = end_of(work, mail.path / "queue" / mail.message(MESSAGE).decode())
-    forward = ended.forward
+    forward = None if ended.forward is None else unpack_forward(b"".join(ended.forward))
     return ended.letter + ended.text, forward.recipients if forward else [], forward.sender if forward else b""
 
 

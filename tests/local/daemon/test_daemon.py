@@ -10,6 +10,7 @@ import pytest
 
 from queue_local.jobs import Jobs
 from queue_wire.admin.settings import unpack_in_force
+from queue_wire.files.envelope import unpack_todo
 from queue_wire.pipes.framing import pack_netstring
 from queue_wire.pipes.job import REREAD, Job, pack_job
 from queue_wire.pipes.report import Report, SettingsReport
@@ -43,6 +44,19 @@ def test_a_message_arrives_byte_for_byte(mail: MailHome, data: bytes) -> None:
     arrived = new_mail(maildir)
     assert len(arrived) == 1 and arrived[0] == HEAD + data
     assert list((maildir / "tmp").iterdir()) == []
+
+
+def test_a_list_of_several_megabytes_is_forwarded_whole(mail: MailHome) -> None:
+    recipients = [b"member-%d@a-rather-long-name-of-a-host.example.net" % number for number in range(100_000)]
+    mail.qmail(".qmail-info", b"")
+    (mail.alias / ".qmail-info").write_bytes(b"".join(b"&%s\n" % recipient for recipient in recipients))
+    with LocalDaemon(mail.home) as daemon:
+        daemon.ready()
+        letter, text = daemon.verdict(1, mail.message(b"x"), TO)
+        assert letter == b"K" and text.startswith(b"did 0+100000+0\n")
+        assert daemon.end() == (0, b"")
+    (path,) = Path(mail.home.queue, "todo").glob("*/*")
+    assert unpack_todo(path.read_bytes()).recipients == recipients
 
 
 def test_an_address_that_alias_does_not_know_is_a_permanent_failure(mail: MailHome) -> None:

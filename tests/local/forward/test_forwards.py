@@ -9,7 +9,7 @@ from queue_base.home import Home
 from queue_base.queue.inflow import refuse_mark, slow_mark
 from queue_base.queue.layout import open_layout
 from queue_local.forwarding import GROUP, Forwarder, ForwardRequest
-from queue_local.result import Forward
+from queue_local.result import Forward, pack_forward
 from queue_wire.address import VERP_SUFFIX
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.ids import pack_long_id
@@ -69,10 +69,17 @@ def test_a_large_message_is_forwarded_whole(home: Home) -> None:
     assert [each.message == HEAD + data for each in queued(home)] == [True]
 
 
+def test_a_forward_that_cannot_be_understood_is_deferred_and_the_others_are_made(home: Home) -> None:
+    path = put_message(home, BODY)
+    good = pack_forward(Forward(JOE, b"", HEAD, [b"a@b"]))
+    answers = Forwarder(home).answer([ForwardRequest(1, path, b"x\0\0\0y"), ForwardRequest(2, path, good)])
+    assert {answer.number: answer.letter for answer in answers} == {1: b"Z", 2: b"K"}
+
+
 def test_forwards_that_come_together_share_their_syncs(home: Home) -> None:
     path = put_message(home, BODY)
     forwarder = Forwarder(home)
-    requests = [ForwardRequest(n, path, Forward(JOE, b"", HEAD, [b"%d@b" % n])) for n in range(GROUP)]
+    requests = [ForwardRequest(n, path, pack_forward(Forward(JOE, b"", HEAD, [b"%d@b" % n]))) for n in range(GROUP)]
     answers = forwarder.answer(requests)
     assert {answer.letter for answer in answers} == {b"K"} and len(answers) == GROUP
     # Contents, envelopes, and the names in three buckets.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from queue_local.deliveries import Deliveries, Ended
-from queue_local.result import RESULT_MAX, Outcome
+from queue_local.result import FORWARD_MAX, Outcome
 from queue_local.shell_command import run_program
 from support.local.deliveries import JOB, finish, outcome_of, run
 from support.processes.programs import ENVIRONMENT, Stopwatch, lives, pid_in, program, wait_for_end
@@ -152,7 +152,7 @@ def test_noise_on_a_delivery_s_pipe_is_a_deferral(tmp_path: Path, noise: bytes) 
 def test_noise_without_end_on_a_delivery_s_pipe_ends_it(tmp_path: Path) -> None:
     def work(message: int) -> str:
         while True:
-            os.write(3, b"x" * RESULT_MAX)
+            os.write(3, b"x" * FORWARD_MAX)
 
     (tmp_path / "message").touch()
     assert run(work, tmp_path / "message") == (b"Z", b"Delivery process ended by signal 9. (#4.3.0)\n")

@@ -13,7 +13,7 @@ from queue_local.forwarding import (
     unpack_request,
 )
 from queue_local.result import (
-    RESULT_MAX,
+    FORWARD_MAX,
     TEXT_MAX,
     Forward,
     cut_text,
@@ -42,14 +42,18 @@ def payload(data: bytes) -> bytes:
 
 @given(st.binary(max_size=200), st.none() | forward)
 def test_a_result_comes_back_as_it_was(text: bytes, wanted: Forward | None) -> None:
-    assert unpack_result(pack_result(text, wanted)) == (cut_text(text), wanted)
+    data = pack_result(text, wanted)
+    for size in 1, 7, len(data):
+        found, forward = unpack_result([data[at : at + size] for at in range(0, len(data), size)])
+        assert found == cut_text(text)
+        assert (None if forward is None else unpack_forward(b"".join(forward))) == wanted
 
 
 @given(garbage)
 def test_any_bytes_are_a_result_or_a_format_error(data: bytes) -> None:
     for attempt in (data, pack_netstring(data), pack_netstring(b"did") + pack_netstring(data)):
         try:
-            text, _ = unpack_result(attempt)
+            text, _ = unpack_result([attempt])
         except FormatError:
             continue
         assert text.endswith(b"\n") and len(text) <= TEXT_MAX
@@ -62,7 +66,7 @@ def test_a_result_that_is_cut_off_or_goes_on_is_refused(text: bytes, wanted: For
     cut = data.draw(st.integers(0, len(whole) - 1).filter(lambda length: length != first))
     for bad in (whole[:cut], whole + b"x", whole + pack_netstring(b"")):
         with pytest.raises(FormatError):
-            unpack_result(bad)
+            unpack_result([bad])
 
 
 @given(st.binary(max_size=3 * TEXT_MAX))
@@ -74,8 +78,10 @@ def test_a_text_is_bounded_and_keeps_its_beginning_and_its_end(text: bytes) -> N
 
 @given(numbers, forward)
 def test_a_request_comes_back_as_it_was(number: int, wanted: Forward) -> None:
-    request = ForwardRequest(number, b"mess/3/49", wanted)
-    assert unpack_request(payload(pack_request(request))) == request
+    packed = pack_forward(wanted)
+    for pieces in [packed], [packed[:3], packed[3:]]:
+        found = unpack_request(payload(b"".join(pack_request(number, b"mess/3/49", pieces))))
+        assert found == ForwardRequest(number, b"mess/3/49", packed)
 
 
 @given(numbers, st.sampled_from([SUCCESS, TEMPORARY, PERMANENT]), texts)
@@ -97,7 +103,7 @@ def test_any_bytes_are_a_request_and_an_answer_or_a_format_error(data: bytes) ->
         Forward(1, b"a\0b", b"", [b"x"]),
         Forward(1, b"", b"h\0\n", [b"x"]),
         Forward(1, b"", b"", [b"x\0y"]),
-        Forward(1, b"", b"", [b"x" * RESULT_MAX]),
+        Forward(1, b"", b"", [b"x" * FORWARD_MAX]),
     ],
     ids=["nobody", "sender", "head", "recipient", "too large"],
 )

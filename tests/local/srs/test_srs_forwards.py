@@ -9,7 +9,7 @@ import pytest
 from queue_base.home import Home
 from queue_local.forwarding import Forwarder, ForwardRequest
 from queue_local.local_delivery import deliver
-from queue_local.result import Forward
+from queue_local.result import Forward, pack_forward
 from queue_local.srs.srs_address import restore_sender
 from queue_wire.pipes.job import Job
 from support.inject.injectors import queued
@@ -33,7 +33,8 @@ def set_up(home: Home, mode: int = 0o600) -> None:
 def forward(home: Home, sender: bytes, *recipients: bytes) -> tuple[bytes, bytes]:
     """Forward a message; return the letter and text of the answer."""
     path = put_message(home, BODY)
-    [answer] = Forwarder(home).answer([ForwardRequest(1, path, Forward(JOE, sender, HEAD, list(recipients)))])
+    packed = pack_forward(Forward(JOE, sender, HEAD, list(recipients)))
+    [answer] = Forwarder(home).answer([ForwardRequest(1, path, packed)])
     Path(home.queue, path.decode()).unlink()
     return answer.letter, answer.text
 

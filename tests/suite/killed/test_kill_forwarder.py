@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 from queue_base.home import Home
-from queue_local.forwarding import ForwardRequest, pack_request, unpack_answer
-from queue_local.result import Forward
+from queue_local.forwarding import pack_request, unpack_answer
+from queue_local.result import Forward, pack_forward
 from queue_wire.pipes.framing import NetstringReader
 from support.faults.kill.kill_calls import EVERY, Ended, Point, at_each, own_points, run
 from support.faults.kill.kill_world import RECIPIENT, odd_files, sweep_all, text_of
@@ -27,7 +27,7 @@ def forward(home: Home, path: bytes, token: str, point: Point | None, trace: Pat
     """Have a forwarder make one forward, killed at a point; its sender is the token."""
     made = Forward(4711, token.encode(), b"Delivered-To: joe@host.example\n", [RECIPIENT.encode()])
     words = [sys.executable, "-c", FORWARDER, home.path]
-    return run(words, point, trace, pack_request(ForwardRequest(7, path, made)))
+    return run(words, point, trace, b"".join(pack_request(7, path, [pack_forward(made)])))
 
 
 def is_reported(ended: Ended) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from queue_base.home import Home
 from queue_local.deliveries import Ended
 from queue_local.forwarding import Forwards
-from queue_local.result import Forward
+from queue_local.result import Forward, pack_forward
 from queue_wire.pipes.job import Job
 from queue_wire.pipes.report import SUCCESS, Report
 
@@ -40,7 +40,7 @@ def ended(
 ) -> Ended:
     """Return the end of a delivery that wants a forward."""
     job = Job(number, path, sender, b"joe@host.example", [b"joe@host.example"])
-    return Ended(job, SUCCESS, DID, Forward(uid, sender, HEAD, recipients))
+    return Ended(job, SUCCESS, DID, [pack_forward(Forward(uid, sender, HEAD, recipients))])
 
 
 def turn(forwards: Forwards, most: float = SECONDS) -> list[Report]:
