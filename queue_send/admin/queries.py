@@ -188,7 +188,7 @@ class Explainer:
             kind, name = cause.RATE_LIMITED, self._slower(destination, now).name
         elif scheduler.in_flight >= scheduler.settings.concurrency:
             kind, window = cause.DELIVERIES_FULL, scheduler.settings.concurrency
-        elif scheduler.round_robin.places_for(destination, scheduler.settings.concurrency) <= 0:
+        elif not scheduler.round_robin.has_place(destination, scheduler.settings.concurrency):
             kind = cause.SLOW_SHARE_FULL
         return Cause(kind, self._kind, _time(start), count, in_flight, window, name)
 

@@ -6,16 +6,18 @@ of a record, since only its T becomes D. So all slices together read the file on
 recipients is loaded in small steps between other work, so that it does not delay others.
 """
 
+import os
 from collections.abc import Collection, Iterator
 from enum import Enum
 from typing import NamedTuple
 
+from queue_base.accounts import Owner, trusted_users
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.delivery.partial_flush import PartialFlushes
 from queue_send.messages.message_files import Piece, Store
 from queue_send.scheduler.model import Attempt, Entry, Recipient
-from queue_send.scheduler.nexthop import Grouping, NexthopChoices, group_recipients
+from queue_send.scheduler.nexthop import Grouping, NexthopChoices, group_recipients, submitter_of
 from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Notice
 
 RECIPIENTS_MAX = 1000  # Recipients of one message in memory.
@@ -64,6 +66,7 @@ class Loader:
         self._config = config
         self.flushes = PartialFlushes()
         self._slices: dict[int, Slice] = {}
+        self._trusted = trusted_users(Owner(os.getuid(), os.getgid()))  # Who hands in mail of others.
         self._chosen_by = config.current
         self._kept_choices = self._new_choices()
 
@@ -108,10 +111,16 @@ class Loader:
         expires = birth + self._config.current.lifetime(sender)
         attempt = Attempt(message, sender, birth, expires, piece.next, clock.from_disk(piece.due))
         attempt.disk_birth, attempt.size = disk_birth, piece.size
+        envelope = self._store.envelopes.get(message)
+        attempt.submitter = self._submitter(sender, None if envelope is None else envelope.uid)
         flush = self.flushes.begin(message, piece.due, stamp is not None, attempt.due <= clock.now())
         if flush is not None:
             attempt.chosen, attempt.others_due = flush.trying, flush.due
         return attempt, piece
+
+    def _submitter(self, sender: bytes, uid: int | None) -> bytes:
+        """Return who has submitted a message: the user with a uid, if that is known and is not one of our daemons."""
+        return submitter_of(sender, None if uid in self._trusted else uid)
 
     def destination(self, notice: Notice) -> tuple[bytes | None, int]:
         """Return the nexthop of a new message and the end of its lifetime, as its notice tells.

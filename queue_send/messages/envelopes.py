@@ -20,20 +20,21 @@ CHANNELS = {LOCAL: "local", REMOTE: "remote"}
 
 class KeptEnvelope:
     """One message: `birth` in microseconds since the epoch, `due` in seconds, the sender, the class, which is empty for
-    the first one, and what is left to do.
+    the first one, the injector's uid, and what is left to do.
 
     `left` are, for each channel that has recipients, (offset of the record in the file, address) of those that are not
     done. `sizes` are the bytes of the files, `length` about those of the envelope in memory.
     """
 
     announced = False
-    __slots__ = ("birth", "due", "left", "length", "priority", "sender", "sizes")
+    __slots__ = ("birth", "due", "left", "length", "priority", "sender", "sizes", "uid")
 
     def __init__(self, notice: Arrived, due: int) -> None:
         self.birth = notice.birth
         self.due = due
         self.sender = notice.sender
         self.priority = notice.priority
+        self.uid = notice.uid
         self.left: dict[str, list[tuple[int, bytes]]] = {}
         self.sizes: dict[str, int] = {}
         for letter, address in notice.recipients:

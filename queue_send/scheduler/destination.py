@@ -10,22 +10,18 @@ from collections import deque
 from queue_base.limits import CLOCK_SLACK, Limits, RateLimited
 from queue_send.scheduler.fifo import Fifo
 from queue_send.scheduler.model import Entry
+from queue_send.scheduler.nexthop import holder_of
 from queue_send.scheduler.overflow import Overflow
 
 FORGET_AFTER = 86400  # Seconds after the last failure until an idle destination is forgotten.
 
 
-class SharedRelay(RateLimited):
-    """A relay that takes the mail of several destinations. Its limits apply to all of this mail together.
-
-    Each of the destinations has its own limits as well. A destination that only the relay's limits prevent from
-    starting a job waits in the relay's queue.
-    """
+class WaitQueue:
+    """The destinations that only a limit of several destinations together prevents from starting a job."""
 
     __slots__ = ("_lower", "_waiting")
 
-    def __init__(self, name: bytes, limits: Limits) -> None:
-        super().__init__(name, limits)
+    def __init__(self) -> None:
         self._waiting: deque[Destination] = deque()
         self._lower: deque[Destination] = deque()  # Those whose next entry is of a lower class.
 
@@ -41,21 +37,44 @@ class SharedRelay(RateLimited):
             waiting.append(destination)
         destination.was_first = False
 
-    def dequeue(self) -> "Destination | None":
-        """Remove and return the destination at the head of the queue; None if it is empty."""
+    @property
+    def head(self) -> "Destination | None":
+        """The destination at the head of the queue; None if it is empty."""
         for lower, waiting in ((False, self._waiting), (True, self._lower)):
             while waiting:
-                destination = waiting.popleft()
+                destination = waiting[0]
                 if destination.waits_for is self and destination.lower == lower:
-                    destination.waits_for = None
-                    destination.was_first = True
                     return destination
+                waiting.popleft()  # It was listed in another way since.
         return None
+
+    def dequeue(self) -> "Destination | None":
+        """Remove and return the destination at the head of the queue; None if it is empty."""
+        destination = self.head
+        if destination is not None:
+            (self._lower if destination.lower else self._waiting).popleft()
+            destination.waits_for = None
+            destination.was_first = True
+        return destination
 
     @property
     def has_waiting(self) -> bool:
         """Whether destinations may be waiting."""
         return bool(self._waiting or self._lower)
+
+
+class SharedRelay(RateLimited):
+    """A relay that takes the mail of several destinations. Its limits apply to all of this mail together.
+
+    Each of the destinations has its own limits as well. `waiting`: those that only the relay's limits prevent from
+    starting a job.
+    """
+
+    __slots__ = ("waiting",)
+
+    def __init__(self, name: bytes, limits: Limits) -> None:
+        super().__init__(name, limits)
+        self.waiting = WaitQueue()
 
 
 class Destination(RateLimited):
@@ -72,14 +91,15 @@ class Destination(RateLimited):
     loading: it is in the scheduler's list of destinations that have room for messages of their overflow; lower_loading:
     the same for lower classes.
     suspending: it is in the scheduler's list of dead destinations whose overflow is to be deferred.
-    relay: the relay that takes its mail and that of other destinations. waits_for: the relay in whose queue it is.
+    relay: the relay that takes its mail and that of other destinations. holder: the name of the share that its places
+    count for (shares.py). waits_for: the queue of a relay or of a share in which it is.
     was_first: it was removed from the head of that queue, and has not started a job since.
     """
 
     __slots__ = (
-        "cohorts", "dead", "interval", "listed", "loading", "lower", "lower_loading", "lower_overflow", "overflow",
-        "probe_at", "probing", "queue", "relay", "suspended", "suspended_count", "suspending", "waits_for", "was_first",
-        "window",
+        "cohorts", "dead", "holder", "interval", "listed", "loading", "lower", "lower_loading", "lower_overflow",
+        "overflow", "probe_at", "probing", "queue", "relay", "suspended", "suspended_count", "suspending", "waits_for",
+        "was_first", "window",
     )  # fmt: skip
 
     def __init__(self, name: bytes, limits: Limits) -> None:
@@ -98,7 +118,8 @@ class Destination(RateLimited):
         self.listed = self.loading = self.suspending = self.was_first = False
         self.lower = self.lower_loading = False
         self.relay: SharedRelay | None = None
-        self.waits_for: SharedRelay | None = None
+        self.holder = holder_of(name)
+        self.waits_for: WaitQueue | None = None
 
     @property
     def room(self) -> int:
@@ -136,6 +157,11 @@ class Destination(RateLimited):
     def next_is_lower(self) -> bool:
         """Whether the entry that starts next is of a lower class."""
         return bool(self.queue) and self.queue[0].attempt.rank > 0
+
+    @property
+    def next_submitter(self) -> bytes | None:
+        """Whose submitter's share the entry that starts next counts for; None if it counts for none."""
+        return self.queue[0].attempt.submitter if self.queue else None
 
     @property
     def overflows(self) -> list[Overflow]:

@@ -52,7 +52,8 @@ class Attempt:
     placed: offsets of the recipients that have been queued or suspended, if there is more than one entry.
     rest: the offset of the first recipient that was not loaded; None if all were.
     in_turn: it has waited in the overflow of its destination until its turn came.
-    rank: that of its class; 0 is the first class.
+    rank: that of its class; 0 is the first class. submitter: who has a share of the places and of the active set for
+    it (nexthop.submitter_of); None if nobody has.
     withdrawn: nothing more of it is to be started.
     chosen: if it is at some recipients only, what chooses them; the others count as left. others_due: the next attempt
     of the others then, as the disk has it.
@@ -61,7 +62,7 @@ class Attempt:
     __slots__ = (
         "birth", "chosen", "deferred", "disk_birth", "due", "expires", "in_flight", "in_turn", "left", "loaded_at",
         "loading", "message", "others_due", "overflow", "placed", "queued", "rank", "rest", "sender", "size",
-        "withdrawn",
+        "submitter", "withdrawn",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +87,7 @@ class Attempt:
         self.withdrawn = False
         self.in_turn = False
         self.rank = 0
+        self.submitter: bytes | None = None
         self.chosen: tuple[RecipientSelector, ...] = ()
         self.others_due = 0
 
@@ -93,11 +95,11 @@ class Attempt:
 class Entry:
     """Recipients of one attempt with the same nexthop.
 
-    For an entry in flight, `started` is the time when its job was started, and `pace` is the class of its destination
-    (round_robin.py).
+    For an entry in flight, `started` is the time when its job was started, `pace` is the class of its destination
+    (round_robin.py), and `holder` has the share that it counts for (shares.py).
     """
 
-    __slots__ = ("attempt", "nexthop", "pace", "recipients", "started")
+    __slots__ = ("attempt", "holder", "nexthop", "pace", "recipients", "started")
 
     def __init__(self, attempt: Attempt, nexthop: bytes, recipients: list[Recipient]) -> None:
         self.attempt = attempt
@@ -105,6 +107,7 @@ class Entry:
         self.recipients = recipients
         self.started = 0.0
         self.pace = 0
+        self.holder: bytes | None = None
 
     def split_off(self, most: int) -> "Entry":
         """Keep the first `most` recipients; return an entry of the others."""

@@ -11,10 +11,42 @@ from collections.abc import Mapping
 from queue_send.scheduler.model import Recipient
 from queue_wire.address import is_verp, split_address, strip_prepend
 from queue_wire.control.destinationlimits import LimitLines, Nexthop, choose_nexthop
-from queue_wire.control.localroutes import find_local_route
+from queue_wire.control.localroutes import find_local_route, is_route_name
 from queue_wire.control.smtproutes import Routes
 
 KEPT_MAX = 5000
+
+
+def holder_of(nexthop: bytes) -> bytes | None:
+    """Return who has the share of places that a nexthop's jobs count for; None if nobody has.
+
+    For a recipient it is the local user, the part of the address before the first `-`, with `@`. For a domain it is the
+    zone that somebody can own: its last two labels, or its last three if these two are like `co.uk` or `com.au`, a
+    country and at most three letters. A list of public suffixes would be out of date, and an error has little effect:
+    unrelated domains have a share together, or one owner has several. A relay with a port or a list has no share.
+    """
+    if b"@" in nexthop:
+        user = split_address(nexthop)[0].partition(b"-")[0]
+        return user.lower() + b"@"
+    if b":" in nexthop or b"," in nexthop or b"+" in nexthop or is_route_name(nexthop):
+        return None
+    labels = nexthop.rsplit(b".", 3)
+    if len(labels) > 2:
+        keeps = 3 if len(labels[-1]) == 2 and len(labels[-2]) <= 3 and not labels[-1].isdigit() else 2
+        return b".".join(labels[-keeps:])
+    return nexthop
+
+
+def submitter_of(sender: bytes, uid: int | None = None) -> bytes:
+    """Return who has submitted a message: the local user `uid`, if that is known, or who its sender is.
+
+    Of the sender's local part only what is before the first `-` or `+` counts, since the sender of a mailing list may
+    be different for each recipient.
+    """
+    if uid is not None:
+        return b"uid %d" % uid
+    local, domain = split_address(sender)
+    return b"%s<%s" % (local.partition(b"-")[0].partition(b"+")[0], domain.lower())
 
 
 class NexthopChoices:

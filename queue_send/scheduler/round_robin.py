@@ -4,9 +4,12 @@ A place is one of the channel's deliveries in flight. A destination is PROMPT, S
 recent jobs took, and UNTESTED if that is not known. A tarpit, or a thousand hosts whose connections time out, must not
 keep places from mail that is delivered in a second, and a slow job cannot be interrupted when other mail comes.
 Therefore a slow job starts only if two fifths of the places stay free, and slow jobs take at most half of the places;
-but one eighth of the places is always available to them. Slow and untested jobs together take at most three quarters.
-A job that has been in flight for longer than LONG counts as slow. A destination that found no place is the first to get
-one.
+but one eighth of the places is always available to them. Untested jobs leave a quarter of those places free that slow
+ones do not hold, and an eighth of all. A job that has been in flight for longer than LONG counts as slow.
+
+A destination that finds no place waits for one. Places are given in turn to those that wait and to those that are ready
+since; if others wait, a slow or untested one must wait behind them, unless its holder and its submitter hold few places
+(shares.py). So whoever has very many destinations does not delay the first ones of others.
 
 Hosts that take a second for each message would still hold all places most of the time, since a prompt host's jobs give
 theirs back at once. So while jobs of other paces hold three quarters of the places, and steady ones a quarter, a prompt
@@ -18,8 +21,9 @@ that after FLOOR of them comes one of the others.
 
 from collections import deque
 
-from queue_send.scheduler.destination import Destination, SharedRelay
+from queue_send.scheduler.destination import Destination, WaitQueue
 from queue_send.scheduler.model import Entry
+from queue_send.scheduler.shares import EXAMINED_AT_ONCE, Share, Shares
 
 SLOW, UNTESTED, STEADY, PROMPT, ENDED = range(5)
 LONG = 15.0  # Seconds. A destination is slow if its jobs take longer.
@@ -56,6 +60,9 @@ class RoundRobin:
         self._credit = 0  # How many of the first class have started while one of a lower class was ready.
         self._seconds: dict[bytes, float] = {}  # Average seconds of a job; the latest at the end.
         self._running = [0, 0, 0, 0]
+        self._total = 0
+        self._shares = Shares()
+        self._skipped_are_next = True
         self._young: deque[Entry] = deque()  # Jobs in flight that are not slow, and some that ended.
 
     def add(self, destination: Destination) -> None:
@@ -76,6 +83,12 @@ class RoundRobin:
         """
         if self._young:
             self._age(now)
+        found = self._next_ready(concurrency, lower)
+        while found is None and self._list_waiting(concurrency):
+            found = self._next_ready(concurrency, lower)
+        return found
+
+    def _next_ready(self, concurrency: int, lower: bool) -> Destination | None:
         if not self._lower:
             return self._next_of(self._first, concurrency)
         floor = lower and self._credit >= FLOOR
@@ -91,39 +104,81 @@ class RoundRobin:
             queue = self._next_queue(ready, concurrency)
             if queue is None:
                 return None
+            self._skipped_are_next = queue is ready.ready
             destination = queue.popleft()
             if ready.lower and (destination.waits_for is not None or not (destination.listed and destination.lower)):
                 continue  # It has got mail of the first class since.
             pace = self._pace(destination)
-            yields = pace == STEADY and queue is ready.ready and not self._has_share(concurrency)
-            if not yields and self._places(pace, concurrency) > 0:
-                destination.listed = False
-                return destination
-            ready.skipped[pace].append(destination)
+            waits = queue is ready.ready and self._must_wait(ready, destination, pace, concurrency)
+            if waits or self._places(pace, concurrency) <= 0:
+                ready.skipped[pace].append(destination)
+            else:
+                full = self._shares.full_for(destination, pace < STEADY, concurrency - self._total)
+                if full is None:
+                    destination.listed = False
+                    return destination
+                self._shares.enqueue(full, destination)
             if destination.relay is not None:
-                self.add_next_of(destination.relay)
+                self.add_next_of(destination.relay.waiting)
         return None
 
-    def add_next_of(self, relay: SharedRelay) -> None:
-        """Add the destination at the head of the relay's queue."""
-        destination = relay.dequeue()
+    def _must_wait(self, ready: ReadyList, destination: Destination, pace: int, concurrency: int) -> bool:
+        """Return whether a destination that is ready must wait behind those that have waited for a place."""
+        if pace == PROMPT:
+            return False
+        if pace == STEADY:
+            return not self._has_share(concurrency)
+        if not ready.skipped[pace]:
+            return False
+        return not self._shares.are_small(destination, concurrency - self._total)
+
+    def _list_waiting(self, concurrency: int) -> bool:
+        """List a destination that has waited for a share and can start a job now; return whether there is one."""
+        share = self._next_share(concurrency)
+        if share is None:
+            return False
+        self._shares.end_turn(share)
+        return self.add_next_of(share)
+
+    def _next_share(self, concurrency: int) -> Share | None:
+        for _ in range(min(EXAMINED_AT_ONCE, self._shares.waiting) if self._total < concurrency else 0):
+            share = self._shares.first_waiting()
+            destination = None if share is None else share.head
+            if share is None or destination is None:
+                break
+            pace = self._pace(destination)
+            full = self._shares.full_for(destination, pace < STEADY, concurrency - self._total)
+            if full is None and self._places(pace, concurrency) > 0:
+                return share
+            self._shares.end_turn(share)
+        return None
+
+    def add_next_of(self, queue: WaitQueue) -> bool:
+        """Add the destination at the head of the queue of a relay or a share; return whether there is one."""
+        destination = queue.dequeue()
         if destination is not None:
             self.add(destination)
+        return destination is not None
 
     def any(self, concurrency: int, lower: bool = True) -> bool:
         """Return whether `next` may return a destination."""
         if self._next_queue(self._first, concurrency) is not None:
             return True
-        return lower and self._next_queue(self._lower, concurrency) is not None
+        if lower and self._next_queue(self._lower, concurrency) is not None:
+            return True
+        return self._shares.waiting > 0 and self._next_share(concurrency) is not None
 
     def _next_queue(self, ready: ReadyList, concurrency: int) -> deque[Destination] | None:
         slow, untested, steady = ready.skipped
+        found = None
         if slow and self._places(SLOW, concurrency) > 0:
-            return slow
-        if untested and self._places(UNTESTED, concurrency) > 0:
-            return untested
-        if not (steady or ready.ready) or sum(self._running) >= concurrency:
-            return None
+            found = slow
+        elif untested and self._places(UNTESTED, concurrency) > 0:
+            found = untested
+        if found is not None and (self._skipped_are_next or not ready.ready):
+            return found
+        if not (steady or ready.ready) or self._total >= concurrency:
+            return found
         if steady and (not ready.ready or self._has_share(concurrency)):
             return steady
         return ready.ready
@@ -133,18 +188,25 @@ class RoundRobin:
         slow, untested, steady, _ = self._running
         return steady < concurrency // 4 or slow + untested + steady < concurrency - concurrency // 4
 
-    def places_for(self, destination: Destination, concurrency: int) -> int:
-        """Return how many recipients of a destination may start."""
-        return self._places(self._pace(destination), concurrency)
+    def places_for(self, destination: Destination, submitter: bytes | None, concurrency: int) -> int:
+        """Return how many recipients of a destination, in a message of a submitter, may start."""
+        pace, free = self._pace(destination), concurrency - self._total
+        room = self._shares.room_for(destination, submitter, pace < STEADY, free)
+        return min(room, self._places(pace, concurrency))
+
+    def has_place(self, destination: Destination, concurrency: int) -> bool:
+        """Return whether a destination's pace and its shares leave it a place."""
+        return self.places_for(destination, destination.next_submitter, concurrency) > 0
 
     def _places(self, pace: int, concurrency: int) -> int:
-        slow, untested, steady, prompt = self._running
-        places = concurrency - slow - untested - steady - prompt
+        slow, untested = self._running[SLOW], self._running[UNTESTED]
+        places = concurrency - self._total
         if pace == SLOW:
             spared = min(places - int(concurrency * SPARE), (concurrency + 1) // 2 - slow)
             places = min(places, max(spared, int(concurrency * LEAST) - slow))
         if pace < STEADY:
-            places = min(places, concurrency - concurrency // 4 - slow - untested)
+            spare = max((concurrency - slow) // 4, int(concurrency * LEAST))
+            places = min(places, concurrency - spare - slow - untested)
         return places
 
     def _pace(self, destination: Destination) -> int:
@@ -156,7 +218,10 @@ class RoundRobin:
     def count_start(self, entry: Entry, destination: Destination, now: float) -> None:
         """Count the start of a job."""
         entry.pace, entry.started = self._pace(destination), now
-        self._running[entry.pace] += len(entry.recipients)
+        places = len(entry.recipients)
+        self._running[entry.pace] += places
+        self._total += places
+        self._shares.count_start(entry, destination.holder, entry.pace < STEADY)
         if entry.pace != SLOW:
             self._young.append(entry)
 
@@ -165,13 +230,19 @@ class RoundRobin:
         while self._young and (self._young[0].pace == ENDED or self._young[0].started + LONG < now):
             entry = self._young.popleft()
             if entry.pace != ENDED:
+                if entry.pace >= STEADY:
+                    self._shares.count_unsure(entry)
                 self._running[entry.pace] -= len(entry.recipients)
                 self._running[SLOW] += len(entry.recipients)
                 entry.pace = SLOW
 
     def count_end(self, entry: Entry, host_failed: bool, now: float) -> None:
         """Count the end of a job. Its time makes up a quarter of the new average, unless the host failed."""
-        self._running[entry.pace] -= len(entry.recipients)
+        places = len(entry.recipients)
+        self._running[entry.pace] -= places
+        self._total -= places
+        for share in self._shares.count_end(entry, entry.pace < STEADY):
+            self.add_next_of(share)
         entry.pace = ENDED
         if host_failed and entry.nexthop in self._seconds:
             return

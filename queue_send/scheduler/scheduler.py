@@ -591,7 +591,7 @@ class Scheduler:
                 self._list_next_of(relay, now)
             return None
         if relay is not None and not self._relay_may_start(relay, now):
-            relay.enqueue(destination)
+            relay.waiting.enqueue(destination)
             return None
         if destination.next_is_lower and not self._may_start_lower(first_waits):
             self.round_robin.add(destination)  # Its mail of the first class has gone in another way.
@@ -616,7 +616,8 @@ class Scheduler:
 
     def _split(self, entry: Entry, destination: Destination, first_waits: bool) -> None:
         """Put the recipients of an entry that one job does not take back to the head of the queue."""
-        most = min(destination.limits.recipients, self.round_robin.places_for(destination, self.settings.concurrency))
+        places = self.round_robin.places_for(destination, entry.attempt.submitter, self.settings.concurrency)
+        most = min(destination.limits.recipients, places)
         if destination.relay is not None:
             most = min(most, destination.relay.limits.recipients)
         if entry.attempt.rank and first_waits:
@@ -655,13 +656,13 @@ class Scheduler:
             if relay is None or self._relay_may_start(relay, now):
                 self.round_robin.add(destination)
             else:
-                relay.enqueue(destination)
+                relay.waiting.enqueue(destination)
         self._load_overflow(destination)
 
     def _list_next_of(self, relay: SharedRelay, now: float) -> None:
         """List the destination at the head of a relay's queue, if the relay takes another job."""
-        if relay.has_waiting and self._relay_may_start(relay, now):
-            self.round_robin.add_next_of(relay)
+        if relay.waiting.has_waiting and self._relay_may_start(relay, now):
+            self.round_robin.add_next_of(relay.waiting)
 
     # Ending
 

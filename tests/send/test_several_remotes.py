@@ -82,7 +82,11 @@ def arrive(home: Home, send: ScriptedSend, nexthops: list[bytes]) -> list[int]:
     """Let queue-todo tell of a message for each of these nexthops; return the messages."""
     send.fence()
     wait_for_backlog(home)  # It would read an info/ file that is not written yet, and park the message.
-    messages = [classified_message(home, remote=[b"a@" + nexthop]) for nexthop in nexthops]
+    # Each is of another submitter: one alone has no more than two thirds of the places for hosts nobody knows.
+    messages = [
+        classified_message(home, remote=[b"a@" + nexthop], sender=b"s%d@example.org" % number)
+        for number, nexthop in enumerate(nexthops)
+    ]
     for message in messages:
         send.todo.classified(message)
     send.fence()

@@ -95,7 +95,7 @@ def test_alrm_also_counts_for_what_the_backlog_has_yet_to_find(home: Home) -> No
 
 def test_hup_takes_new_limits_and_is_passed_on(home: Home) -> None:
     for number in range(5):
-        classified_message(home, remote=[b"%d@c" % number])
+        classified_message(home, remote=[b"%d@c" % number], sender=b"s%d@example.org" % number)
     send_controls = Path(home.control, "concurrencyremote")
     send_controls.write_text("1\n")
     Path(home.control, "destinationinitial").write_text("5\n")

@@ -131,8 +131,8 @@ def test_one_of_ten_is_bulk_while_normal_mail_never_ends() -> None:
     caller = recorder(concurrency=4, bulkshare=50)
     for _ in range(100):
         caller.send((b"b", 1), known=True, priority="bulk")
-    for _ in range(1000):
-        caller.send((b"n", 1), known=True)
+    for number in range(1000):
+        caller.send((b"n%d" % (number % 8), 1), known=True)
     started: list[bool] = []
     running = caller.start(0.0)
     while len(started) < 400:

@@ -22,6 +22,7 @@ class Recorder:
         self.messages: dict[int, list[tuple[bytes, int]]] = {}
         self.waiting: list[int] = []
         self.loaded: list[int] = []
+        self._submitters: dict[int, bytes | None] = {}
         self._due: dict[int, int] = {}
 
     def deferred(self, attempt: Attempt, now: float) -> None:
@@ -44,9 +45,16 @@ class Recorder:
     def revived(self, nexthop: bytes) -> None:
         pass
 
-    def send(self, *groups: tuple[bytes, int], known: bool = False, priority: str = "") -> int:
+    def send(
+        self,
+        *groups: tuple[bytes, int],
+        known: bool = False,
+        priority: str = "",
+        submitter: bytes | None = None,
+    ) -> int:
         """A new message; `known`: its one destination is known before it is loaded. `priority`: its class."""
         message = len(self.messages) + 1
+        self._submitters[message] = submitter
         self.classes.put(message, priority)
         self.messages[message] = list(groups)
         if known:
@@ -76,7 +84,9 @@ class Recorder:
         if not groups or stamp not in (None, self._due.get(message)):
             self.scheduler.cancel_load(message)
         else:
-            self.scheduler.load(Attempt(message, b"", int(now), int(now) + LIFETIME), groups, now)
+            attempt = Attempt(message, b"", int(now), int(now) + LIFETIME)
+            attempt.submitter = self._submitters[message]
+            self.scheduler.load(attempt, groups, now)
 
     def end(self, entry: Entry, now: float, good: bool = True) -> None:
         """A job is over; all of it is done, or the host was not there."""

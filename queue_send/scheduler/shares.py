@@ -1,0 +1,170 @@
+"""Shares of the places: what the jobs of one submitter, one local user or one zone hold together. Pure.
+
+A nexthop has its own limits, but somebody may have very many nexthops: the extensions of a user, the hosts of a zone,
+the recipients of one submitter's mail. Slow and untested jobs are unsure, as is one that has taken too long. An unsure
+job of a local user or a zone gets a place only while those of its holder are fewer than the free places (Choudhury and
+Hahne's dynamic threshold): one holder has at most half, two have a third each. So places are left for others, without a
+number set aside for each. All jobs of a local user or a zone together, and the unsure ones of a submitter, may be twice
+as many, since any number of prompt destinations may turn slow at once. This does not hold for a zone while only one
+destination of it has jobs: its own window is enough, and it may be the relay for all mail.
+
+A destination that only a share prevents from starting a job waits in its queue, as one does for a relay.
+"""
+
+from collections import OrderedDict
+
+from queue_send.scheduler.destination import Destination, WaitQueue
+from queue_send.scheduler.model import Entry
+
+EXAMINED_AT_ONCE = 20  # Full shares that one search examines.
+UNUSED_MAX = 1000  # Shares, some 500 bytes each. If there are more, those are forgotten of which nothing is in flight.
+
+
+def _room(holds: int, times: int, free: int) -> int:
+    """Return how many places may be taken one by one, while fewer are held than `times` the free ones."""
+    return (times * free - holds + times) // (times + 1)
+
+
+class Share(WaitQueue):
+    """The share of one holder. `held`: places of its jobs in flight; `unsure`: those of slow and untested ones.
+
+    `jobs`: their number. `local`: it is that of a local user.
+    """
+
+    __slots__ = ("held", "jobs", "local", "name", "unsure")
+
+    def __init__(self, name: bytes) -> None:
+        super().__init__()
+        self.name = name
+        self.held = self.unsure = self.jobs = 0
+        self.local = name.endswith(b"@")
+
+    def room(self, unsure: bool, free: int) -> int:
+        """Return how many more of the free places its jobs may take, if it is that of a local user or a zone."""
+        return _room(self.unsure, 1, free) if unsure else _room(self.held, 2, free)
+
+    def submitter_room(self, free: int) -> int:
+        """Return how many more of the free places its unsure jobs may take, if it is that of a submitter."""
+        return _room(self.unsure, 2, free)
+
+    def is_small(self, free: int) -> bool:
+        """Return whether it holds so little that its jobs come before those that wait for a place."""
+        return self.unsure <= free // 16
+
+
+def _is_alone(share: Share, destination: Destination) -> bool:
+    """Return whether a destination is the only one of its zone that has jobs."""
+    return not share.local and share.jobs == destination.in_flight
+
+
+class Shares:
+    """The shares by the names of their holders, also some of which no job is in flight and for which none waits."""
+
+    def __init__(self) -> None:
+        self._shares: dict[bytes, Share] = {}
+        self._waiting: OrderedDict[bytes, Share] = OrderedDict()  # Those with destinations waiting.
+
+    def _of(self, holder: bytes | None, submitter: bytes | None) -> tuple[Share | None, Share | None]:
+        shares = self._shares
+        return (
+            None if holder is None else shares.get(holder),
+            None if submitter is None else shares.get(submitter),
+        )
+
+    def full_for(self, destination: Destination, unsure: bool, free: int) -> Share | None:
+        """Return the share that prevents a destination from starting a job; None if there is none."""
+        holder, submitter = self._of(destination.holder, destination.next_submitter)
+        if holder is not None and holder.room(unsure, free) <= 0 and not _is_alone(holder, destination):
+            return holder
+        if unsure and submitter is not None and submitter.submitter_room(free) <= 0:
+            return submitter
+        return None
+
+    def room_for(self, destination: Destination, submitter: bytes | None, unsure: bool, free: int) -> int:
+        """Return how many of the free places the next job of a destination, for a submitter, may take."""
+        holder, theirs = self._of(destination.holder, submitter)
+        room = free
+        if holder is None and destination.holder is not None:
+            room = free if not destination.holder.endswith(b"@") else _room(0, 1 if unsure else 2, free)
+        elif holder is not None and not _is_alone(holder, destination):
+            room = holder.room(unsure, free)
+        if unsure and submitter is not None:
+            room = min(room, _room(0, 2, free) if theirs is None else theirs.submitter_room(free))
+        return room
+
+    def are_small(self, destination: Destination, free: int) -> bool:
+        """Return whether the shares of a destination hold so little that it comes before those that wait."""
+        holder, submitter = self._of(destination.holder, destination.next_submitter)
+        return (holder is None or holder.is_small(free)) and (submitter is None or submitter.is_small(free))
+
+    def count_start(self, entry: Entry, holder: bytes | None, unsure: bool) -> None:
+        """Count the start of a job for the shares of its destination's holder and of its submitter."""
+        entry.holder = holder
+        places, submitter, shares = len(entry.recipients), entry.attempt.submitter, self._shares
+        if holder is not None:
+            share = shares.get(holder)
+            if share is None:
+                share = shares[holder] = Share(holder)
+            share.held += places
+            share.jobs += 1
+            if unsure:
+                share.unsure += places
+        if submitter is not None:
+            share = shares.get(submitter)
+            if share is None:
+                share = shares[submitter] = Share(submitter)
+            share.held += places
+            share.jobs += 1
+            if unsure:
+                share.unsure += places
+
+    def count_unsure(self, entry: Entry) -> None:
+        """Count a job that has become slow."""
+        for name in (entry.holder, entry.attempt.submitter):
+            if name is not None:
+                self._shares[name].unsure += len(entry.recipients)
+
+    def count_end(self, entry: Entry, unsure: bool) -> list[Share]:
+        """Count the end of a job; return those of its shares for which destinations may be waiting."""
+        places = len(entry.recipients)
+        waiting = []
+        for name in (entry.holder, entry.attempt.submitter):
+            if name is not None:
+                share = self._shares[name]
+                share.held -= places
+                share.jobs -= 1
+                if unsure:
+                    share.unsure -= places
+                if share.has_waiting:
+                    waiting.append(share)
+                elif len(self._shares) > UNUSED_MAX:
+                    self._drop_if_unused(share)
+        return waiting
+
+    def enqueue(self, share: Share, destination: Destination) -> None:
+        """Have a destination wait for a share."""
+        share.enqueue(destination)
+        self._waiting[share.name] = share
+
+    def first_waiting(self) -> Share | None:
+        """Return the first of the shares for which destinations wait; None if there is none."""
+        while self._waiting:
+            share = next(iter(self._waiting.values()))
+            if share.has_waiting and share.head is not None:
+                return share
+            del self._waiting[share.name]
+            self._drop_if_unused(share)
+        return None
+
+    def end_turn(self, share: Share) -> None:
+        """Put the first of the shares for which destinations wait to the end."""
+        self._waiting.move_to_end(share.name)
+
+    @property
+    def waiting(self) -> int:
+        """The number of shares for which destinations may be waiting."""
+        return len(self._waiting)
+
+    def _drop_if_unused(self, share: Share) -> None:
+        if not share.held and share.name not in self._waiting:
+            self._shares.pop(share.name, None)
