@@ -28,7 +28,7 @@ from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.durable import write_all
 from queue_base.errors import Failure, QueueTrouble, Temporary, complain, reason
 from queue_base.home import Home
-from queue_base.queue.layout import open_layout
+from queue_base.queue.layout import birth_by, open_layout
 from queue_base.queue.writer import QueueDraft, QueueWriter
 from queue_local.deliveries import Ended
 from queue_local.duplicate_filter import DuplicateFilter, filtered_digest
@@ -331,7 +331,7 @@ class Forwarder:
                     draft.write(data)
                 draft.finish(forward.sender, forward.recipients)
                 # Now, because the message may be delivered and removed right after the commit.
-                birth = os.stat(draft.path).st_mtime_ns // 1000
+                birth = birth_by(os.stat(draft.path))
             except OSError as error:
                 draft.discard()
                 raise Temporary(f"unable to read {draft.path}: {reason(error)}") from error

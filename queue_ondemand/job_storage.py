@@ -11,7 +11,7 @@ from functools import partial
 
 from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.queue.hold_marks import birth_of
-from queue_base.queue.layout import Layout
+from queue_base.queue.layout import Layout, birth_by
 from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_ondemand.ondemand_files import OnDemandFiles
 from queue_wire.files.cluster import StoredRecipient
@@ -112,10 +112,10 @@ class JobStorage:
         found = os.stat(f"{self._layout.queue}/{path}")
         birth = birth_of(self._layout, message)
         if birth is None:
-            birth = found.st_mtime_ns // 1000  # As that of a message that is not classified.
+            birth = birth_by(found)  # As that of a message that is not classified.
         sender, now = item.job.sender, int(time.time())
         recipients = [item.job.recipients[place] for place in item.deferred]
-        stored = [StoredRecipient(message, max(0, birth), found.st_size, sender, each, now) for each in recipients]
+        stored = [StoredRecipient(message, birth, found.st_size, sender, each, now) for each in recipients]
         config = self._files.current
         return StoreRequest(item.domain, path, stored, config.line(item.domain).size, config.cluster_size)
 

@@ -33,7 +33,7 @@ from typing import NamedTuple
 from queue_base.durable import Commit, write_all
 from queue_base.errors import reason
 from queue_base.queue.hold_marks import clean_reason, marked_messages, read_mark
-from queue_base.queue.layout import CLASS_BIT, FILE_MODE, HELD_BIT, Layout, is_there
+from queue_base.queue.layout import CLASS_BIT, FILE_MODE, HELD_BIT, Layout, birth_by, is_there
 from queue_base.queue.marks_file import LeftMarks
 from queue_todo.announcements import Announcement
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite, split_recipients
@@ -277,9 +277,7 @@ class TodoGroup:
             return  # It gets its mark when it is classified.
         if len(sender) + sum(len(address) for _, address in ordered) > notice.FULL_BYTES:
             return  # The notice would be too long.
-        birth = mess.st_mtime_ns // 1000
-        if birth < 0:
-            return  # A notice has no sign.
+        birth = birth_by(mess)
         if _is_over(self._left(message, birth, data), ordered):
             return  # It is classified, and not logged again.
         arrived = notice.Arrived(
@@ -338,7 +336,7 @@ class TodoGroup:
         request = self._requests.get(message)
         ordered = _order(recipients, self._rules if request is None else request[1].rules)
         if request is None:
-            left = self._left(message, mess.st_mtime_ns // 1000, data)
+            left = self._left(message, birth_by(mess), data)
             done, logged = 0 if left is None else left.done, _is_over(left, ordered)
         else:
             done, logged = request[0], True
@@ -444,7 +442,7 @@ class TodoGroup:
     ) -> None:  # fmt: skip
         """Write info/, remove intd/, and record the message as prepared."""
         # The birth is the mtime of mess/, in whole microseconds, so that the long id is the same as in S4.
-        birth = mess.st_mtime_ns // 1000
+        birth = birth_by(mess)
         priority = self._classes.get(message, "")
         mode = FILE_MODE | CLASS_BIT if priority else FILE_MODE
         info = pack_info(sender, priority)

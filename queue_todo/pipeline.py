@@ -479,7 +479,7 @@ def sort_waiting(disk: DiskThread, pending: Pending, layout: Layout) -> None:
 
 def _pack(entry: PreparedMessage) -> bytes:
     """Return the full notice of a classified message; a short one if that does not hold its envelope or its birth."""
-    if entry.recipients is not None and entry.birth >= 0:
+    if entry.recipients is not None:
         facts = entry.message, entry.birth, entry.size, entry.sender, entry.recipients
         full = pack_arrived(Arrived(*facts, priority=entry.priority))
         if len(full) <= NOTICE_MAX:

@@ -7,13 +7,15 @@ have the same number, and `QUEUE/I-BIRTH` names one of them.
 
 from queue_wire.format_error import FormatError, quoted
 
-ID_MAX = 2**64 - 1
+# queue-send keeps a number and a further bit in 63 bits. A file system whose inode numbers are higher, as some that are
+# made of several others, cannot hold a queue.
+ID_MAX = 2**62 - 1
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def unpack_id(text: bytes) -> int:
-    """Return the id in `text`: decimal, no sign, no leading zero, 1 to 2**64-1. Raises FormatError."""
-    if not text.isdigit() or text[:1] == b"0" or len(text) > 20:
+    """Return the id in `text`: decimal, no sign, no leading zero, 1 to ID_MAX. Raises FormatError."""
+    if not text.isdigit() or text[:1] == b"0" or len(text) > 19:
         raise FormatError(f"not a message id: {quoted(text)}")
     value = int(text)
     if value > ID_MAX:
@@ -23,7 +25,9 @@ def unpack_id(text: bytes) -> int:
 
 def is_id(name: str) -> bool:
     """Return whether a file's name may be a message id; a walk over many names needs no more than that."""
-    return name.isascii() and name.isdigit() and len(name) < 20 and name[0] != "0"
+    if not (name.isascii() and name.isdigit() and len(name) < 20) or name[0] == "0":
+        return False
+    return len(name) < 19 or int(name) <= ID_MAX
 
 
 def bucket(message: int, split: int) -> int:
@@ -68,9 +72,9 @@ def split_queue_id(text: str) -> tuple[str, str]:
 
 
 def pack_long_id(message: int, birth: int) -> str:
-    """Return `I-BIRTH` for a message id and its birth in microseconds since the epoch (not negative)."""
+    """Return `I-BIRTH` for a message id and its birth in microseconds since the epoch; one before it is 0."""
     digits = ""
-    while birth:
+    while birth > 0:
         birth, rest = divmod(birth, 36)
         digits = _DIGITS[rest] + digits
     return f"{message}-{digits or '0'}"

@@ -22,7 +22,7 @@ def show_finding(layout: Layout, finding: Finding, form: str, queue: str = "") -
             birth = birth_of(layout, finding.message)
         except OSError:
             birth = None
-        message = str(finding.message) if birth is None or birth < 0 else pack_long_id(finding.message, birth)
+        message = str(finding.message) if birth is None else pack_long_id(finding.message, birth)
         message = pack_queue_id(queue, message)
     facts = {"finding": finding.code, "path": path, "message": message, "what": what}
     facts = {"queue": queue, **facts} if queue else facts

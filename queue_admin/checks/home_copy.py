@@ -29,7 +29,7 @@ from queue_base.accounts import Owner
 from queue_base.durable import sync_path, write_all
 from queue_base.errors import Permanent, reason
 from queue_base.home import CONTROL_QUEUES, Home
-from queue_base.queue.layout import CLASS_BIT, FILE_MODE, MESS_MODE, Layout, open_layout
+from queue_base.queue.layout import CLASS_BIT, FILE_MODE, MESS_MODE, Layout, birth_by, open_layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
 from queue_wire.files.cluster import CLUSTER_MAX, DONE, SUFFIX, cluster_number, link_name, unpack_cluster
@@ -39,6 +39,7 @@ from queue_wire.files.maildrop import is_finished
 from queue_wire.files.marks import identify
 from queue_wire.files.recipients import unpack_pending
 from queue_wire.format_error import FormatError
+from queue_wire.ids import ID_MAX
 from queue_wire.logline import moment
 
 PIECE = 1 << 20
@@ -249,12 +250,14 @@ class _MessageCopier:
             new = os.open(path, _NEW, MESS_MODE)
             try:
                 _copy_contents(mess, new)
-                files = self._read_files(seen, status.st_mtime_ns // 1000)
+                files = self._read_files(seen, birth_by(status))
                 again = look(self._layout, number)
                 if again is None or (again.state, again.birth) != (seen.state, seen.birth):
                     raise _Changed
                 self._give(new, MESS_MODE, status.st_mtime_ns)
                 copied = os.fstat(new).st_ino
+                if copied > ID_MAX:
+                    raise OSError(errno.EOVERFLOW, f"the file system numbers files above {ID_MAX}", path)
             except BaseException:
                 os.unlink(path)
                 raise

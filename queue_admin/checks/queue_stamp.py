@@ -30,7 +30,7 @@ from queue_base.errors import Permanent, Temporary, complain, reason, why_refuse
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE, Layout, is_there
 from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below, open_file_below
-from queue_wire.format_error import FormatError
+from queue_wire.format_error import FormatError, quoted
 from queue_wire.ids import unpack_id
 
 NAME = "stamp"
@@ -65,8 +65,11 @@ def unpack_stamp(data: bytes) -> Stamp:
         known[name] = value
     if first != _FIRST:
         raise FormatError("stamp: not a stamp of queue-suite")
-    inode, split = unpack_id(known.get(b"inode", b"")), unpack_id(known.get(b"split", b""))
-    return Stamp(inode, split, os.fsdecode(known.get(b"copy", b"")))
+    # Its own inode number may be one that no message may have.
+    inode, split = known.get(b"inode", b""), unpack_id(known.get(b"split", b""))
+    if not inode.isdigit() or len(inode) > 20:
+        raise FormatError(f"stamp: not an inode number: {quoted(inode)}")
+    return Stamp(int(inode), split, os.fsdecode(known.get(b"copy", b"")))
 
 
 class FoundStamp(NamedTuple):

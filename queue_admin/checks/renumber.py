@@ -24,7 +24,7 @@ from queue_admin.messages.survey import read_head
 from queue_base.durable import Commit
 from queue_base.queue.layout import Layout
 from queue_wire.format_error import FormatError
-from queue_wire.ids import unpack_id
+from queue_wire.ids import ID_MAX, unpack_id
 
 MARK_MAX = 65536  # Bytes of a mark that are read.
 COPIED = b"the queue was copied"  # In the reason of queue-todo for parking a message with a wrong number.
@@ -118,7 +118,7 @@ def wrong_numbers(layout: Layout, directory: str) -> Iterator[Wrong]:
             continue
         path = f"{directory}/{name}"
         found = look_at(path)
-        if found is not None and found.st_ino != message:
+        if found is not None and found.st_ino != message and found.st_ino <= ID_MAX:
             yield Wrong(message, path, found.st_ino)
 
 

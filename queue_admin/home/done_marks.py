@@ -12,7 +12,7 @@ from collections.abc import Container
 
 from queue_admin.home.tree import Tree, unable_to
 from queue_base.durable import write_all
-from queue_base.queue.layout import FILE_MODE, Layout
+from queue_base.queue.layout import FILE_MODE, Layout, birth_by
 from queue_base.queue.marks_file import NAME, read_seed
 from queue_base.safe_open import UnsafePath, open_below, open_file_below
 from queue_wire.files.envelope import drop_recipients
@@ -63,7 +63,7 @@ def _apply(tree: Tree, layout: Layout, owners: Container[int], envelope: Envelop
     name = os.path.relpath(layout.todo(message), layout.queue)
     try:
         with tree.parent(os.path.relpath(layout.mess(message), layout.queue)) as (directory, last):
-            birth = os.stat(last, dir_fd=directory, follow_symlinks=False).st_mtime_ns // 1000
+            birth = birth_by(os.stat(last, dir_fd=directory, follow_symlinks=False))
         handle = open_below(tree.handle, name)
     except (FileNotFoundError, UnsafePath):
         return False  # It has ended, or is no file of the queue.

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from queue_base.errors import Temporary, reason, why_refused
 from queue_base.queue.hold_marks import leftover_birth
-from queue_base.queue.layout import Layout, Presence, is_there
+from queue_base.queue.layout import Layout, Presence, birth_by, is_there
 from queue_base.queue.removal import find_lists, read_removals
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_id
@@ -39,7 +39,7 @@ class Snapshot:
         self.state = STATES[presence.state()]
         mess = _lstat(layout.mess(message))
         info = _lstat(layout.hashed("info", message)) if presence.info and not presence.todo else mess
-        self.birth = info.st_mtime_ns // 1000 if info else _leftover_birth(layout, message)
+        self.birth = birth_by(info) if info else _leftover_birth(layout, message)
         self.size = mess.st_size if mess else None
         self.held = held
         self.corrupt = corrupt
@@ -57,7 +57,7 @@ class Snapshot:
     @property
     def long_id(self) -> str:
         """The long id; the bare inode number if the birth is not known."""
-        return str(self.message) if self.birth is None or self.birth < 0 else pack_long_id(self.message, self.birth)
+        return str(self.message) if self.birth is None else pack_long_id(self.message, self.birth)
 
 
 class _Removals:

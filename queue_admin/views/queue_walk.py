@@ -23,7 +23,7 @@ from queue_admin.messages.last_results import last_texts
 from queue_admin.messages.survey import read_regular
 from queue_base.errors import Temporary, reason
 from queue_base.queue.hold_marks import DELETED
-from queue_base.queue.layout import PRIORITY, Layout
+from queue_base.queue.layout import PRIORITY, Layout, birth_by
 from queue_base.queue.marks_file import LeftMarks
 from queue_wire.files.envelope import unpack_info, unpack_info_class, unpack_todo
 from queue_wire.files.marks import identify
@@ -170,7 +170,7 @@ class QueueWalk:
     def _unclassified(self, name: str, queue: str) -> WalkedMessage | None:
         message = int(name)
         try:
-            birth = os.stat(name, dir_fd=self.handles["mess"], follow_symlinks=False).st_mtime_ns // 1000
+            birth = birth_by(os.stat(name, dir_fd=self.handles["mess"], follow_symlinks=False))
             data = read_regular(self.layout.todo(message))
             envelope = unpack_todo(data)
         except FileNotFoundError:

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from queue_base.durable import Commit, read_file
 from queue_base.errors import Permanent, Temporary
-from queue_base.queue.layout import FILE_MODE, Layout, files_beside_mess, is_there
+from queue_base.queue.layout import FILE_MODE, Layout, birth_by, files_beside_mess, is_there
 from queue_base.queue.results_file import change_results_birth
 from queue_wire.admin.returning import RecipientSelector, ReturnOrder, pack_return, unpack_return
 from queue_wire.format_error import FormatError
@@ -44,7 +44,7 @@ def birth_of(layout: Layout, message: int) -> int | None:
             layout.learn_classes()
         classified = not is_there(layout.todo(message))
     try:
-        return os.lstat(info if classified else layout.mess(message)).st_mtime_ns // 1000
+        return birth_by(os.lstat(info if classified else layout.mess(message)))
     except FileNotFoundError:
         return leftover_birth(layout, message)
 
@@ -59,7 +59,7 @@ def leftover_birth(layout: Layout, message: int) -> int | None:
             found = os.lstat(path)
         except FileNotFoundError:
             continue
-        return None if path == layout.mess(message) else found.st_mtime_ns // 1000
+        return None if path == layout.mess(message) else birth_by(found)
     return None
 
 
@@ -155,7 +155,7 @@ def make_due(layout: Layout, message: int, now: int, commit: Commit) -> None:
 def set_birth(layout: Layout, message: int, birth: int, commit: Commit) -> None:
     """Set a classified message's birth, in microseconds since the epoch, and make it due."""
     path = layout.hashed("info", message)
-    before = os.stat(path).st_mtime_ns // 1000
+    before = birth_by(os.stat(path))
     _set_time(path, birth * 1000, commit)
     make_due(layout, message, birth // 1_000_000, commit)
     change_results_birth(layout, message, before, birth)

@@ -223,6 +223,14 @@ def _is_flat(queue: str, kind: str, split: int) -> bool:
     return True
 
 
+def birth_by(found: os.stat_result) -> int:
+    """Return the birth that a message's file says, in microseconds since the epoch; no birth is before it.
+
+    A clock that was wrong, or a backup, may have set such a time.
+    """
+    return max(0, found.st_mtime_ns // 1000)
+
+
 def is_there(path: str) -> bool:
     """Return whether a name exists. Raises OSError for any error but ENOENT.
 

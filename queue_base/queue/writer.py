@@ -35,6 +35,7 @@ from queue_base.queue.inflow import InflowControl
 from queue_base.queue.layout import FILE_MODE, HELD_BIT, MESS_MODE, Layout, files_beside_mess, is_there
 from queue_base.queue.trigger import pull_trigger
 from queue_wire.files.envelope import Envelope, pack_todo
+from queue_wire.ids import ID_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -277,6 +278,9 @@ class QueueDraft(Draft):
         status = os.fstat(self._handle)
         # The number is the inode number. The last write has set the mtime, from which the long id is made.
         self.message, self._mtime = status.st_ino, status.st_mtime_ns
+        if self.message > ID_MAX:
+            what = f"the file system numbers files above {ID_MAX}, such as {self.message}; put queue/ on another one"
+            raise QueueTrouble(MESS_TROUBLE, f"unable to use {self._layout.queue}/mess: {what}")
         layout = self._layout
         mess, self.intd = layout.mess(self.message), layout.intd(self.message)
         self.todo = layout.todo_in(self.priority, self.message)

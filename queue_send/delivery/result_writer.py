@@ -17,7 +17,7 @@ from typing import NamedTuple
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import write_all
 from queue_base.errors import reason
-from queue_base.queue.layout import FILE_MODE, Layout
+from queue_base.queue.layout import FILE_MODE, Layout, birth_by
 from queue_send.clock import Clock
 from queue_send.events import Events, MayEnd
 from queue_send.log import Log
@@ -187,7 +187,7 @@ def _birth(layout: Layout, message: int) -> int | None:
     """Return the birth of a message in microseconds; None if it is gone. An announced message has no info/ yet."""
     for path in (layout.hashed("info", message), layout.mess(message)):
         try:
-            return os.stat(path).st_mtime_ns // 1000
+            return birth_by(os.stat(path))
         except FileNotFoundError:
             continue
     return None

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from queue_base.durable import Commit, read_dated
 from queue_base.queue.hold_marks import marked_messages
-from queue_base.queue.layout import CLASS_BIT, FILE_MODE, Layout, is_there
+from queue_base.queue.layout import CLASS_BIT, FILE_MODE, Layout, birth_by, is_there
 from queue_base.queue.results_file import read_results
 from queue_send.messages.announced import Announced, AnnouncedMessage, Then
 from queue_send.scheduler.message_classes import MessageClasses
@@ -264,7 +264,7 @@ class Store:
     def results(self, message: int, most: int) -> Iterator[LastResult]:
         """Return the last results of this message, from up to `most` bytes of the end of last/B/I; none if unknown."""
         try:
-            birth = os.stat(self.layout.hashed("info", message)).st_mtime_ns // 1000
+            birth = birth_by(os.stat(self.layout.hashed("info", message)))
         except OSError:
             return iter(())
         return read_results(self.layout, message, birth, most)

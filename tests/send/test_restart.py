@@ -10,6 +10,7 @@ import pytest
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.files.recipients import pack_recipients
+from queue_wire.ids import ID_MAX
 from support.queues.queued import classified_message, put_mess, queue_message
 from support.send.scripted_send import ScriptedSend
 
@@ -18,6 +19,18 @@ def remove(home: Home, message: int, *kinds: str) -> None:
     """Remove files of a message."""
     for kind in kinds:
         os.unlink(open_layout(home.queue).hashed(kind, message))
+
+
+def test_files_whose_number_is_too_large_for_a_message_are_passed_by_at_the_start(home: Home) -> None:
+    layout, number = open_layout(home.queue), ID_MAX + 1
+    message = classified_message(home, remote=[b"stray@c"])
+    for kind in ("mess", "info", "remote"):
+        os.rename(layout.hashed(kind, message), layout.hashed(kind, number))
+    classified_message(home, remote=[b"b@c"])
+    with ScriptedSend(home) as send:
+        assert send.remote.job().recipients == [b"b@c"]
+        send.fence()
+        assert send.remote.silent
 
 
 def test_a_late_notice_about_a_message_that_is_gone_does_nothing(home: Home) -> None:

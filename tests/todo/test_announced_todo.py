@@ -157,7 +157,7 @@ def test_with_a_mark_in_corrupt_it_is_classified(todo: TodoDaemon) -> None:
 
 
 @pytest.mark.parametrize("mode", [ANNOUNCE, CLASSIFY])
-def test_with_a_birth_before_1970_it_has_a_short_notice_which_can_be_read(home: Home, mode: bytes) -> None:
+def test_with_a_birth_before_1970_it_is_one_of_1970_in_its_notice(home: Home, mode: bytes) -> None:
     with TodoDaemon(home) as todo:
         todo.tell(mode)
         layout = open_layout(home.queue)
@@ -165,6 +165,7 @@ def test_with_a_birth_before_1970_it_has_a_short_notice_which_can_be_read(home: 
         os.utime(layout.mess(message), (-5, -5))
         put_todo(layout, message, pack_todo(Envelope(7, 8, b"a@example.org", BOTH)))
         assert todo.notice() == Classified(message, local=True, remote=True)
+        assert todo.arrived is not None and todo.arrived.birth == 0
 
 
 @pytest.mark.parametrize("recipients", [[], [b"r%d@example.net" % number for number in range(101)]])

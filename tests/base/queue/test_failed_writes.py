@@ -13,6 +13,7 @@ from queue_base.errors import QueueTrouble
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import Draft, QueueWriter
 from queue_inject.drop import DropWriter
+from queue_wire.ids import ID_MAX
 from support.faults.strace import strace_command
 from support.faults.sync_order import SyncOrder
 from support.faults.thin_disk import thin_disk
@@ -57,6 +58,27 @@ def test_messages_whose_text_cannot_be_written_are_not_queued_although_another_s
             writer.commit(drafts)
     assert failure.value.code == 53
     assert not any(draft.queued for draft in drafts)
+
+
+def test_a_message_is_refused_where_the_file_system_gives_it_a_number_that_queue_send_cannot_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_home(tmp_path / "home")
+    draft = QueueWriter(home, open_layout(home.queue), os.getuid()).begin()
+    draft.write(TEXT)
+    found = os.fstat
+
+    def look(handle: int) -> os.stat_result:
+        status = list(found(handle))
+        status[1] = ID_MAX + 1
+        return os.stat_result(status)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", look)
+        with pytest.raises(QueueTrouble, match=f"above {ID_MAX}, such as {ID_MAX + 1}; put queue/ on another one"):
+            draft.finish(b"a@example.org", [b"b@example.net"])
+    draft.discard()
+    assert not states(home)
 
 
 @pytest.mark.parametrize("count", [1, 4, 300])
