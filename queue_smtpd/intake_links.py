@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import cast
 
 from queue_base.daemon.unix_sockets import connect_to
+from queue_base.daemon.unread_input import read_unread
 from queue_base.home import Home
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.qmtp import (
@@ -162,6 +163,8 @@ class IntakeLink:
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and (unread := read_unread(self._transport)):
+            self.data_received(unread)
         self.fail()
 
     def pause_writing(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 from queue_base.daemon.unix_sockets import connect_to
+from queue_base.daemon.unread_input import read_unread
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_smtpd.sessions.relay_rules import MailboxFound
@@ -85,6 +86,8 @@ class _CheckerLink(asyncio.Protocol):
             self.close(str(error))
 
     def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and (unread := read_unread(self._transport)):
+            self.data_received(unread)
         self.close("it has closed the connection")
 
 

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
+from queue_base.daemon.unread_input import read_unread
 from queue_base.errors import reason
 from queue_remote.message.file import Message
 from queue_remote.smtp.timer import ProgressTimer
@@ -267,6 +268,8 @@ class Connection:
         """The event loop closes the transport, and calls connection_lost."""
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and (unread := read_unread(self._transport)):
+            self.data_received(unread)
         self._transport = None
         self._apply(self.client.lost(CLOSED_BY_PEER if exc is None else describe_error(exc)))
         self._drop_carried()

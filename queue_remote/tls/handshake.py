@@ -3,7 +3,9 @@
 import asyncio
 import errno
 import ssl
+from typing import cast
 
+from queue_base.daemon.unread_input import read_unread
 from queue_base.errors import reason
 from queue_remote.tls.plan import TlsPlan
 
@@ -31,7 +33,29 @@ async def shake_hands(
     if secured is None or secured.is_closing():
         raise ConnectionResetError(errno.ECONNRESET, "closed")
     limit_buffer(secured)
+    transport.set_protocol(_ReadToTheEnd(transport, cast(asyncio.BufferedProtocol, transport.get_protocol())))
     return secured
+
+
+class _ReadToTheEnd(asyncio.BufferedProtocol):
+    """Stands between the socket and TLS: if the connection fails, what is left to read goes to TLS first."""
+
+    def __init__(self, transport: asyncio.Transport, tls: asyncio.BufferedProtocol) -> None:
+        self._transport = transport
+        self._tls = tls
+        # The event loop calls what it finds here, without a step between.
+        for name in ("get_buffer", "buffer_updated", "eof_received", "pause_writing", "resume_writing"):
+            setattr(self, name, getattr(tls, name))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        unread = b"" if exc is None else read_unread(self._transport)
+        while unread:
+            room = self._tls.get_buffer(len(unread))
+            count = min(len(room), len(unread))
+            room[:count] = unread[:count]
+            self._tls.buffer_updated(count)
+            unread = unread[count:]
+        self._tls.connection_lost(exc)
 
 
 def is_about_certificate(error: Exception) -> bool:

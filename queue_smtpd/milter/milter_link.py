@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
+from queue_base.daemon.unread_input import read_unread
 from queue_base.errors import reason
 from queue_smtpd.milter.milter_client import MilterAnswer, MilterClient
 from queue_wire.control.milters import MilterLine
@@ -20,6 +21,7 @@ _READ_MAX = 65536
 LONGEST = 560.0
 # Seconds between two alerts about one milter.
 ALERT_SECONDS = 600.0
+_CLOSED = "it has closed the connection"
 
 
 class MilterTrouble(Exception):
@@ -57,6 +59,20 @@ class MilterAlerts:
         return [alert(text)]
 
 
+class _MilterProtocol(asyncio.StreamReaderProtocol):
+    """What a milter says before the connection fails is read; the failure is that of the next write."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection = transport
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and (unread := read_unread(self._connection)):
+            self.data_received(unread)
+        # Given an error, the reader would throw away what it has.
+        super().connection_lost(None)
+
+
 class MilterLink:
     """A link. `client` makes the commands, `exchange` carries them out."""
 
@@ -71,10 +87,7 @@ class MilterLink:
         line = self._line
         try:
             async with asyncio.timeout(line.connect):
-                if line.path:
-                    self._reader, self._writer = await asyncio.open_unix_connection(line.path)
-                else:
-                    self._reader, self._writer = await asyncio.open_connection(line.host, line.port)
+                await self._connect(line)
         except TimeoutError as error:
             raise MilterTrouble(f"unable to connect within {line.connect} seconds") from error
         except OSError as error:
@@ -85,6 +98,16 @@ class MilterLink:
             raise MilterTrouble(f"unable to connect: {line.host} cannot be the name of a host") from error
         self.client.negotiate()
         await self.exchange(time.monotonic() + line.connect)
+
+    async def _connect(self, line: MilterLine) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(loop=loop)
+        protocol = _MilterProtocol(reader, loop=loop)
+        if line.path:
+            transport, _ = await loop.create_unix_connection(lambda: protocol, line.path)
+        else:
+            transport, _ = await loop.create_connection(lambda: protocol, line.host, line.port)
+        self._reader, self._writer = reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def exchange(self, until: float, take_body: Callable[[bytes], None] | None = None) -> MilterAnswer:
         """Send what the client has to send, and return the answer that it waits for. Raises MilterTrouble.
@@ -97,11 +120,18 @@ class MilterLink:
         data = client.data_to_send()
         if not data and not client.waits:
             return client.answer
+        if writer.is_closing():
+            raise MilterTrouble(_CLOSED)
         begun = time.monotonic()
         try:
             async with asyncio.timeout(until - begun) as limit:
                 writer.write(data)
-                await writer.drain()
+                try:
+                    await writer.drain()
+                except OSError:
+                    # The milter may have answered before it closed the connection.
+                    if not client.waits:
+                        raise
                 if client.waits:
                     await self._read_answer(limit, begun, until - begun, take_body)
                 else:
@@ -128,7 +158,7 @@ class MilterLink:
             progress = client.progress
             data = await reader.read(_READ_MAX)
             if not data:
-                raise MilterTrouble("it has closed the connection")
+                raise MilterTrouble(_CLOSED)
             client.feed(data)
             if take_body is not None:
                 for piece in client.take_body():
@@ -140,7 +170,7 @@ class MilterLink:
     def close(self) -> None:
         """Tell the milter that it is over, and close the connection without waiting."""
         writer, self._writer = self._writer, None
-        if writer is None:
+        if writer is None or writer.is_closing():
             return
         if self.client.waits or writer.transport.get_write_buffer_size():
             # To a milter that does not read, the transport would try to send the rest for ever.

@@ -1,13 +1,17 @@
 """How messages go to queue-intake: small ones together, large ones in pieces, and a pause does not end their link."""
 
 import asyncio
+import contextlib
 import os
+import select
+import socket
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from queue_base.home import Home
 from queue_smtpd import intake_links
@@ -86,7 +90,9 @@ def with_server(home: Home, work: Callable[[Server, IntakeLinks], Coroutine[None
     here = Path.cwd()
     os.chdir(home.path)
     try:
-        asyncio.run(run())
+        # The event loop of queue-smtpd.
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run())
     finally:
         os.chdir(here)
 
@@ -255,3 +261,33 @@ def test_without_queue_intake_there_is_no_link(home: Home) -> None:
         assert decided == [None]
 
     asyncio.run(work())
+
+
+def test_an_answer_counts_though_what_follows_it_cannot_be_written(home: Home) -> None:
+    os.makedirs(f"{home.queue}/intake", exist_ok=True)
+
+    async def run(listening: socket.socket) -> list[Answer | None]:
+        links = IntakeLinks(home, asyncio.get_running_loop())
+        decided: list[Answer | None] = []
+        first, second = transfer(links, decided), transfer(links, [])
+        first.add(b"one\n", 1.0)
+        first.finish(SENDER, RECIPIENTS, 1.0)
+        queue_intake, _ = listening.accept()
+        while not await asyncio.sleep(0.001, select.select([queue_intake], [], [], 0)[0]):
+            pass
+        # It answers, and closes with something unread; the link is written to before the answer is read.
+        queue_intake.sendall(pack_answer(b"K", b"ok 1-a") * len(RECIPIENTS))
+        queue_intake.close()
+        second.add(b"two\n", 1.0)
+        second.finish(SENDER, RECIPIENTS, 1.0)
+        until = time.monotonic() + 30
+        while not decided and time.monotonic() < until:
+            await asyncio.sleep(0.001)
+        links.close()
+        return decided
+
+    with socket.socket(socket.AF_UNIX) as listening, contextlib.chdir(home.path):
+        listening.bind("queue/intake/socket")
+        listening.listen()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            assert runner.run(run(listening)) == [Answer(b"K", b"ok 1-a")]
