@@ -3,9 +3,11 @@
 `Deliveries.start` forks a process, which runs a function and reports its outcome (`run_child`): text and forward on a
 pipe (queue_local.result), and an exit code: 0 success, 100 permanent, everything else temporary. `prepare` and `run`
 are the loop's pair: they wait for the pipes and return the deliveries that have ended. A process whose time is over
-ends itself; if it does not, its session is killed. `finish` sets a time at which all of them are told to end.
+ends itself; if it does not, it is killed. `finish` sets a time at which all of them are told to end.
 
-Each process has a session of its own, in which its programs run. Whatever goes wrong in it is Temporary.
+Each process has a session of its own, in which its programs run. Whatever goes wrong in it is Temporary. If it did not
+end by itself, its session is killed. A session may have tens of thousands of processes, so a process of its own does
+that, and the loop goes on meanwhile.
 """
 
 import math
@@ -54,10 +56,10 @@ class Ended(NamedTuple):
 class _DeliveryProcess:
     """The process of a delivery in flight: job, pid, our end of its pipe, when to kill it, and what it wrote.
 
-    `is_ending` is true after it was told to end.
+    `is_ending` is true after it was told to end. `killer` is the pid of the process that kills its session.
     """
 
-    __slots__ = ("data", "is_ending", "job", "kill_at", "pid", "pipe", "size")
+    __slots__ = ("data", "is_ending", "job", "kill_at", "killer", "pid", "pipe", "size")
 
     def __init__(self, job: Job, pid: int, pipe: int, kill_at: float) -> None:
         self.job = job
@@ -67,6 +69,7 @@ class _DeliveryProcess:
         self.is_ending = False
         self.data: list[bytes] = []
         self.size = 0
+        self.killer = 0
 
     def take(self, data: bytes) -> None:
         """Add what it wrote, as pieces that are neither large nor many."""
@@ -91,15 +94,17 @@ class Deliveries:
         self.limit = limit
         self._grace = grace
         self._running: dict[int, _DeliveryProcess] = {}
+        # Those whose sessions are being killed, by the pidfds of the processes that do it.
+        self._killed: dict[int, _DeliveryProcess] = {}
         self._finish_at = math.inf
 
     def __len__(self) -> int:
-        return len(self._running)
+        return len(self._running) + len(self._killed)
 
     @property
     def room(self) -> int:
         """The number of deliveries that can be started now."""
-        return self.limit - len(self._running)
+        return self.limit - len(self)
 
     def start(self, job: Job, work: Callable[[int], Outcome], message: int, seconds: int) -> None:
         """Fork a process for the job, which calls `work`. The caller closes `message`. Raises Temporary."""
@@ -128,20 +133,28 @@ class Deliveries:
 
     def prepare(self, poll: select.poll) -> float | None:
         """Register the pipes; return the seconds until a process has to be ended, None for never."""
-        for pipe in self._running:
-            poll.register(pipe, select.POLLIN)
+        for descriptor in (*self._running, *self._killed):
+            poll.register(descriptor, select.POLLIN)
         times = [min(each.kill_at, math.inf if each.is_ending else self._finish_at) for each in self._running.values()]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def run(self, ready: set[int]) -> list[Ended]:
         """Read from ready pipes, end processes whose time is over; return the deliveries that have ended."""
         ended = []
+        for pidfd in ready & self._killed.keys():
+            delivery = self._killed.pop(pidfd)
+            os.close(pidfd)
+            os.waitpid(delivery.killer, 0)
+            ended.append(_reap(delivery))
         for pipe in ready & self._running.keys():
             delivery = self._running[pipe]
             try:
                 delivery.take(read_available(pipe) or b"")
             except PeerLost:
-                ended.append(self._reap(delivery))
+                del self._running[pipe]
+                os.close(pipe)
+                if not (_is_interrupted(delivery) and self._kill_session(delivery)):
+                    ended.append(_reap(delivery))
                 continue
             if delivery.size > 2 * FORWARD_MAX:
                 # No delivery writes so much.
@@ -152,21 +165,51 @@ class Deliveries:
             if now >= self._finish_at and not delivery.is_ending:
                 delivery.tell_to_end(min(self._grace, LAST_GRACE))
             if now >= delivery.kill_at:
-                end_session(delivery.pid)
-                # Its pipe closes when it dies. A process that hangs in the kernel keeps its place until then.
+                os.kill(delivery.pid, signal.SIGKILL)
+                # Its pipe closes when it dies, and its session is killed then. A process that hangs in the kernel keeps
+                # its place until then.
                 delivery.kill_at = now + self._grace
         return ended
 
-    def _reap(self, delivery: _DeliveryProcess) -> Ended:
-        # The pipe is closed, so the process is exiting: this does not wait for its work.
-        found = os.waitid(os.P_PID, delivery.pid, os.WEXITED | os.WNOWAIT)
-        if found is not None and (found.si_code != os.CLD_EXITED or found.si_status == Interrupted.exit_code):
-            # Before it is reaped, because its pid identifies the session. Its program must not outlive it.
+    def _kill_session(self, delivery: _DeliveryProcess) -> bool:
+        """Have its session killed by another process; return False if that is done, since there can be no process."""
+        try:
+            killer = os.fork()
+            if not killer:
+                _run_killer(delivery.pid)
+        except OSError:
             end_session(delivery.pid)
-        code = os.waitstatus_to_exitcode(os.waitpid(delivery.pid, 0)[1])
-        os.close(delivery.pipe)
-        del self._running[delivery.pipe]
-        return _end(delivery.job, code, delivery.data if delivery.size else [])
+            return False
+        delivery.killer = killer
+        try:
+            self._killed[os.pidfd_open(killer)] = delivery
+        except OSError:
+            os.waitpid(killer, 0)
+            return False
+        return True
+
+
+def _is_interrupted(delivery: _DeliveryProcess) -> bool:
+    """Return whether it did not end by itself: its program must not outlive it."""
+    # The pipe is closed, so the process is exiting: this does not wait for its work.
+    found = os.waitid(os.P_PID, delivery.pid, os.WEXITED | os.WNOWAIT)
+    return found is not None and (found.si_code != os.CLD_EXITED or found.si_status == Interrupted.exit_code)
+
+
+def _reap(delivery: _DeliveryProcess) -> Ended:
+    """Return the end of a delivery. Until now its pid has identified its session."""
+    code = os.waitstatus_to_exitcode(os.waitpid(delivery.pid, 0)[1])
+    return _end(delivery.job, code, delivery.data if delivery.size else [])
+
+
+def _run_killer(leader: int) -> NoReturn:
+    """Kill a session, in a process of its own."""
+    try:
+        # Nothing of queue-local's may stay open here.
+        os.closerange(0, os.sysconf("SC_OPEN_MAX"))
+        end_session(leader)
+    finally:
+        os._exit(0)
 
 
 def _end(job: Job, code: int, data: list[bytes]) -> Ended:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from queue_local import deliveries as module
 from queue_local.deliveries import Deliveries, Ended
 from queue_local.result import FORWARD_MAX, Outcome
 from queue_local.shell_command import run_program
 from support.local.deliveries import JOB, finish, outcome_of, run
 from support.processes.programs import ENVIRONMENT, Stopwatch, lives, pid_in, program, wait_for_end
+from support.processes.suite import wait_until
 
 
 def start(directory: Path, work: Callable[[int], str | Outcome], *, seconds: int = 60, grace: float = 30) -> Deliveries:
@@ -29,6 +31,13 @@ def hanging(directory: Path) -> bytes:
     """Return a command that writes the delivery's pid, its own, and that of a child in another group; and hangs."""
     files = [os.fsencode(directory / name) for name in ("delivery", "shell", "child")]
     return b"echo $PPID >%s; echo $$ >%s; set -m; sleep 1000 & echo $! >%s; wait" % tuple(files)
+
+
+def take(deliveries: Deliveries) -> list[Ended]:
+    """Have one turn, which does not wait; return the deliveries that have ended."""
+    poll = select.poll()
+    deliveries.prepare(poll)
+    return deliveries.run({descriptor for descriptor, _ in poll.poll(0)})
 
 
 def end(deliveries: Deliveries) -> Ended:
@@ -113,6 +122,38 @@ def test_a_delivery_that_its_program_stops_is_killed_in_the_end_with_the_program
     pids = [pid_in(tmp_path / name) for name in ("delivery", "shell", "child")]
     assert end(deliveries).text == b"Delivery process ended by signal 9. (#4.3.0)\n"
     assert watch.seconds < 30
+    for pid in pids:
+        wait_for_end(pid)
+
+
+def test_other_deliveries_go_on_while_a_session_with_many_processes_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end, real = tmp_path / "may-end", module.end_session
+
+    def end_slowly(leader: int) -> None:
+        wait_until(may_end.exists, 30, "the end of another delivery")
+        real(leader)
+
+    monkeypatch.setattr(module, "end_session", end_slowly)
+    (tmp_path / "message").touch()
+    deliveries = Deliveries(2)
+    with (tmp_path / "message").open("rb") as file:
+        deliveries.start(JOB, outcome_of(program(hanging(tmp_path))), file.fileno(), 60)
+        pids = [pid_in(tmp_path / name) for name in ("delivery", "shell", "child")]
+        os.kill(pids[0], signal.SIGKILL)
+        wait_until(lambda: not take(deliveries) and bool(deliveries._killed), 30, "the end of its process")
+        deliveries.start(JOB, lambda _: Outcome("fine"), file.fileno(), 60)
+    ended: list[Ended] = []
+
+    def has_ended() -> bool:
+        ended.extend(take(deliveries))
+        return bool(ended)
+
+    wait_until(has_ended, 30, "the end of the second delivery")
+    assert [(each.letter, each.text) for each in ended] == [(b"K", b"fine\n")] and len(deliveries) == 1
+    may_end.touch()
+    assert end(deliveries).text == b"Delivery process ended by signal 9. (#4.3.0)\n"
     for pid in pids:
         wait_for_end(pid)
 

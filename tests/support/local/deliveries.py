@@ -48,6 +48,7 @@ def finish(deliveries: Deliveries) -> list[Ended]:
     while deliveries:
         poll = select.poll()
         wait = deliveries.prepare(poll)
-        assert wait is not None and time.monotonic() < deadline
+        assert time.monotonic() < deadline
+        wait = SECONDS if wait is None else wait
         ended += deliveries.run({descriptor for descriptor, _ in poll.poll(wait * 1000 + 1)})
     return ended
