@@ -50,7 +50,7 @@ class _ReadToTheEnd(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         unread = b"" if exc is None else read_unread(self._transport)
         while unread:
-            room = self._tls.get_buffer(len(unread))
+            room = memoryview(self._tls.get_buffer(len(unread)))
             count = min(len(room), len(unread))
             room[:count] = unread[:count]
             self._tls.buffer_updated(count)
