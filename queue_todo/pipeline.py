@@ -162,6 +162,14 @@ class Pipeline(ClassifyPart):
             self._requested[message] = done
             self._next_requests.append(message)
 
+    def resubmit(self, message: int, now: float) -> None:
+        refused = [each for _, each in self._refused if message in (0, each)]
+        if refused:
+            self._refused = deque(each for each in self._refused if each[1] not in refused)
+            self._next_requests += refused
+        if message not in self._requested:
+            super().resubmit(message, now)
+
     def gone(self, message: int) -> None:
         if self.announced.remove(message):
             self._pending.add_again([message], self._now)

@@ -205,7 +205,7 @@ def connect_or_lock(home: Home, layout: Layout) -> AdminClient | OfflineQueue:
             lock = take_sendmutex(home)
         except Temporary as error:
             if time.monotonic() > end:
-                raise Temporary(f"{error}, and does not listen on lock/control; try again") from error
+                raise Temporary(f"{error}, and does not listen on lock/control; try again, or stop it first") from error
         else:
             owner = queue_owner(home)
             if os.geteuid() == 0 and owner.uid != 0:

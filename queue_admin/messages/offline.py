@@ -2,7 +2,8 @@
 
 The orders to bounce only mark the message; queue-send bounces it at its next start. A flush of some recipients flushes
 all of the message, since a channel of a message has one next attempt on the disk. A response is returned only when the
-changes are durable. After a crash an order is complete, not begun, or recorded in a mark that queue-send obeys.
+changes are durable. After a crash an order is complete, not begun, or recorded in a mark that queue-send obeys; but on
+a full disk messages are deleted without a mark, and a crash may leave one with some of its recipients.
 """
 
 import os
@@ -46,13 +47,21 @@ class OfflineQueue:
                 message = self._find(name)
                 if message is not None and self._begin(request, message, name.decode(), commit):
                     touched.append(message)
-            commit.sync()
+            self._sync(request, commit)
             if request.command == wire.DELETE:
                 touched = self._remove(touched)
         except OSError as error:
-            text = f"unable to change {error.filename2 or error.filename or 'the disk'}: {reason(error)}"
+            text = marks.describe_refusal(error)
             return Response(0, [*self._notes, Note(TROUBLE, text.encode("utf-8", "replace"))])
         return Response(len(touched), self._notes)
+
+    @staticmethod
+    def _sync(request: Request, commit: Commit) -> None:
+        try:
+            commit.sync()
+        except OSError as error:
+            if request.command != wire.DELETE or not marks.lacks_room(error):
+                raise
 
     def _note(self, letter: bytes, name: str, text: str) -> None:
         self._notes.append(Note(letter, f"{name}: {text}".encode()))
@@ -88,7 +97,7 @@ class OfflineQueue:
                 marks.make_due(layout, message, int(now), commit)
             return held is not None or corrupt
         if command == wire.DELETE:
-            marks.mark(layout, message, marks.DELETED, commit)
+            marks.mark_deleted(layout, message, commit)
             return True
         if command in (wire.BOUNCE, wire.BOUNCE_SOME):
             if corrupt:
@@ -128,6 +137,6 @@ class OfflineQueue:
         commit.sync()
         failed = remove_messages(self._layout, map(Removal, messages))
         for message, error in failed.items():
-            text = f"unable to remove {error.filename or message}: {reason(error)}; queue-send will"
+            text = f"unable to remove {error.filename or message}: {reason(error)}; try again, or queue-send will"
             self._notes.append(Note(TROUBLE, text.encode("utf-8", "replace")))
         return [message for message in messages if message not in failed]

@@ -6,11 +6,12 @@ of the message is in flight, also after a crash. The caller must be allowed to c
 messages (lock/sendmutex). The functions raise OSError; nothing is durable before the sync of the Commit.
 """
 
+import errno
 import os
 from contextlib import suppress
 
 from queue_base.durable import Commit, read_file
-from queue_base.errors import Permanent, Temporary
+from queue_base.errors import Permanent, Temporary, reason
 from queue_base.queue.layout import FILE_MODE, Layout, birth_by, files_beside_mess, is_there
 from queue_base.queue.results_file import change_results_birth
 from queue_wire.admin.returning import RecipientSelector, ReturnOrder, pack_return, unpack_return
@@ -23,6 +24,7 @@ RETURNED_SOME = b"recipients returned by the administrator; they bounce when not
 ORDERS = (DELETED, RETURNED, RETURNED_SOME)
 REASON_MAX = 500  # Bytes.
 KINDS = ("hold", "corrupt")
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 _CONTROLS = bytes(32 if byte < 32 or byte == 127 else byte for byte in range(256))
 
 
@@ -117,6 +119,32 @@ def mark(layout: Layout, message: int, reason: bytes, commit: Commit, records: b
         raise
 
 
+def mark_deleted(layout: Layout, message: int, commit: Commit) -> bool:
+    """Put the order to delete in hold/; return False, and put nothing there, if the disk has no room for it.
+
+    What frees the disk must not need room on it: the caller deletes the message then without the order, and a crash
+    before its removal may leave it, or some of its recipients, in the queue.
+    """
+    try:
+        mark(layout, message, DELETED, commit)
+    except OSError as error:
+        if not lacks_room(error):
+            raise
+        return False
+    return True
+
+
+def lacks_room(error: OSError) -> bool:
+    """Return whether a disk is full, of blocks or of inodes, or a quota of it is used up."""
+    return error.errno in _NO_ROOM
+
+
+def describe_refusal(error: OSError) -> str:
+    """Return what is said where the disk has refused a change of a message."""
+    text = f"unable to change {error.filename2 or error.filename or 'the disk'}: {reason(error)}"
+    return f"{text}; it is as before; only queuectl delete needs no room" if lacks_room(error) else text
+
+
 def _discard(path: str) -> None:
     try:
         os.unlink(path)
@@ -172,7 +200,13 @@ def _set_time(path: str, nanoseconds: int, commit: Commit) -> None:
 
 
 def leave_todo(layout: Layout, message: int, commit: Commit) -> None:
-    """Remove a message from todo/, so that it is never classified. It is in S2 or S3 then."""
+    """Remove a message from todo/, so that it is never classified. It is in S2 or S3 then.
+
+    Without todo/, what an attempt to classify it has left in info/ would make it classified: that goes first.
+    """
+    if is_there(layout.hashed("info", message)):
+        commit.unlink(layout.hashed("info", message))
+        commit.sync()
     # From each place that it may have: what another process has removed may not be synced yet.
     for path in layout.todo_paths(message):
         commit.unlink(path)

@@ -36,7 +36,11 @@ from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
 
 CLASSIFY_WAIT = 10.0  # Seconds for which an order waits until its messages are classified. A full disk may refuse that.
+_CLASSIFY_WAITS = {wire.DELETE: 1.0}  # A delete is carried out without that then.
 
+NO_ROOM = (
+    "the disk has no room to record the order: if queue-send is killed before `end msg` is in its log, delete it again"
+)
 FLUSHES_FULL = "too many messages wait with some of their recipients flushed; try again"
 NOT_CLASSIFIED = "queue-todo has not classified it yet; if it cannot, the log says why"
 
@@ -163,9 +167,8 @@ class Orders:
                 left.add(message)
         if not left:
             return False
-        waiting = self._waiting = UnclassifiedRequest(
-            request, answer, left, selected.names, self._clock.now() + CLASSIFY_WAIT
-        )
+        until = self._clock.now() + _CLASSIFY_WAITS.get(request.command, CLASSIFY_WAIT)
+        waiting = self._waiting = UnclassifiedRequest(request, answer, left, selected.names, until)
 
         def then(message: int, classified: bool) -> None:
             left.discard(message)
@@ -190,6 +193,9 @@ class Orders:
         if waiting is None or now < waiting.until:
             return
         self._waiting = None
+        if waiting.request.command == wire.DELETE:
+            self._delete_in_todo(waiting)
+            return
         late = {waiting.names[message] for message in waiting.left}
         names = [name for name in waiting.request.names if name.decode("ascii", "replace") not in late]
         notes = [Note(TROUBLE, f"{name}: {NOT_CLASSIFIED}".encode()) for name in sorted(late)]
@@ -198,6 +204,33 @@ class Orders:
             waiting.answer(response._replace(notes=[*notes, *response.notes]))
 
         self.carry_out(waiting.request._replace(names=names), answer, now)
+
+    def _delete_in_todo(self, waiting: UnclassifiedRequest) -> None:
+        """Delete messages that queue-todo cannot classify, as on a full disk, and then the others of the request.
+
+        Their envelopes are removed, which needs no room; queue-todo answers that they are gone, or classified.
+        """
+        late = [message for message in waiting.left if self._store.announced_message(message) is not None]
+        names = [name for name in waiting.request.names if unpack_long_id(name.decode("ascii"))[0] not in late]
+
+        def answer_both(count: int, trouble: str) -> None:
+            notes = [Note(TROUBLE, trouble.encode("utf-8", "replace"))] if trouble else []
+
+            def answer(response: Response) -> None:
+                waiting.answer(Response(response.touched + count, [*notes, *response.notes]))
+
+            self.carry_out(waiting.request._replace(names=names), answer, self._clock.now())
+
+        def write(message: int, commit: Commit) -> None:
+            marks.leave_todo(self._layout, message, commit)
+
+        def then(message: int) -> None:
+            self._messages.delete_in_todo(message)
+            self._resubmit(message)
+
+        for message in late:
+            self._log.put(logline.delete_message(message))
+        self._messages.changes.make(late, write, answer_both, then)
 
     def _birth_of(self, message: int) -> int | None:
         """Return the birth of a message that has not ended."""
@@ -284,14 +317,21 @@ class Orders:
         bouncing = {message for message in selected.messages if self._bouncer.holds(message)}
         work = self._those(self._free(selected), lambda message: self._may_mark(message, reason, selected), selected)
 
+        unrecorded: set[int] = set()
+
         def write(message: int, commit: Commit) -> None:
-            if reason == marks.RETURNED_SOME:
+            if reason == marks.DELETED:
+                if not marks.mark_deleted(self._layout, message, commit):
+                    unrecorded.add(message)
+            elif reason == marks.RETURNED_SOME:
                 marks.mark_return(self._layout, message, selector, commit)
             else:
                 marks.mark(self._layout, message, reason, commit)
 
         def then(message: int) -> None:
             self._messages.hold(message, reason)
+            if message in unrecorded and not self._cleaner.holds(message):
+                selected.note(NEWS, message, NO_ROOM)
 
         def refused(message: int) -> None:
             if message not in self._store.held:

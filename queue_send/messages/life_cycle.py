@@ -265,6 +265,8 @@ class Messages:
         self.deferrals[deferral.message] = deferral
         if len(self.deferrals) > DEFERRALS_MAX:
             del self.deferrals[next(iter(self.deferrals))]
+        if deferral.message in self.store.held:
+            self.carry_out_order(deferral.message, self._clock.now())
 
     def _arrive_announced(self, notice: Arrived, now: float) -> None:
         """Add a message that is delivered from its notice, while it is still in todo/."""
@@ -316,15 +318,40 @@ class Messages:
 
     def _lose(self, message: int) -> None:
         """Drop an announced message that is not in todo/ any more. What is in flight of it ends without marks."""
-        self._log.warning(f"msg {message} has left todo/, or is another one; nothing more of it is tried")
+        if not self._is_deleted(message):
+            self._log.warning(f"msg {message} has left todo/, or is another one; nothing more of it is tried")
         self._log.put(logline.end_message(message))
-        if self.is_loaded(message):
+        loaded = self.is_loaded(message)
+        if loaded:
             # NoneInFlight follows.
             self.store.absent.add(message)
             self._cleaner.reserve(message)
             self.withdraw(message, self._clock.now())
         for channel in self.channels.values():
             channel.forget(message)
+        if not loaded:
+            self._let_go(message)
+
+    def _is_deleted(self, message: int) -> bool:
+        return self._orders.get(message) == marks.DELETED
+
+    def _let_go(self, message: int) -> None:
+        """Free the number of a message that has left todo/, when nothing of it is in flight; a deleted one is removed.
+        """
+        if self._is_deleted(message):
+            self.store.held.discard(message)
+            self._forget_order(message)
+            self._cleaner.remove(Removal(message), self._clock.now())
+        else:
+            self._cleaner.free(message)
+
+    def delete_in_todo(self, message: int) -> None:
+        """Delete an announced message that was removed from todo/ by an order, as soon as queue-todo answers."""
+        self.store.held.add(message)
+        self._unread_marks.discard(message)
+        self._orders[message] = marks.DELETED
+        self.withdraw(message, self._clock.now())
+        self.store.classify_first(message, partial(self._start_classified, message))
 
     def _write_marks(self, message: int, known: AnnouncedMessage) -> None:
         """Mark recipients in the files of a message that were done after queue-todo was asked to classify it.
@@ -537,7 +564,7 @@ class Messages:
         if message in self.store.absent:
             if not self.is_loaded(message):
                 self.store.absent.discard(message)
-                self._cleaner.free(message)
+                self._let_go(message)
             return
         if self._cleaner.holds(message):
             return  # It ended when the other channel had nothing in flight any more.
@@ -624,8 +651,10 @@ class Messages:
         self._doubt_notices()
         layout = self.store.layout
         if self.store.is_waiting_in_todo(message):
-            if order == marks.DELETED and marks.is_marked(layout, "corrupt", message):
-                # queue-todo does not touch it. A message that is not corrupt is classified first, then comes here.
+            refused = message in self.deferrals
+            if order == marks.DELETED and (refused or marks.is_marked(layout, "corrupt", message)):
+                # queue-todo does not touch it. A message that is not corrupt is classified first, then comes here; if
+                # the disk refuses that, the message is deleted when queue-todo has put it off.
                 self.changes.make(
                     [message],
                     lambda one, commit: marks.leave_todo(layout, one, commit),
@@ -756,6 +785,7 @@ class Messages:
         for channel in self.channels.values():
             channel.forget(message)
         self.store.classes.discard(message)
+        self.deferrals.pop(message, None)
         if known is not None:
             removal = Removal(message, TODO, self.store.announced.end(message), known.birth, known.priority)
         else:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import Commit
-from queue_base.errors import reason
+from queue_base.queue.hold_marks import describe_refusal
 from queue_send.events import Events, MayEnd
 from queue_send.log import Log
 
@@ -71,10 +71,7 @@ class MessageChanges:
             for message in messages:
                 if message not in made and message not in ending:
                     refused(message)
-            text = ""
-            if trouble is not None:
-                text = f"unable to change {trouble.filename2 or trouble.filename or 'the disk'}: {reason(trouble)}"
-            done(len(left), text)
+            done(len(left), "" if trouble is None else describe_refusal(trouble))
             self._events.extend(MayEnd(message) for message in ending)
 
         self._changing.update(messages)

@@ -1,0 +1,141 @@
+"""A disk that is full, of blocks or of inodes: queuectl deletes mail from it, with the suite and without."""
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from queue_base.home import Home
+from support.faults.filled_disk import FilledDisk, filled_disk
+from support.processes.forked import run_program
+from support.processes.suite import Suite, enqueue, wait_until
+from support.queues.home import make_home
+from support.queues.letters import letter_text
+from support.servers.ports import refusing_port
+
+MESSAGES = 130  # More than one request of queuectl has.
+
+
+@pytest.fixture(params=["ext4", "tmpfs"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FilledDisk]:
+    with filled_disk(tmp_path / "filled", request.param) as made:
+        yield made
+
+
+@pytest.fixture(params=["blocks", "names"])
+def fill(request: pytest.FixtureRequest, disk: FilledDisk) -> Callable[[], None]:
+    """Return what fills the disk."""
+
+    def fill() -> None:
+        (disk.take_blocks if request.param == "blocks" else disk.take_names)()
+        with pytest.raises(OSError, match="No space left"):
+            (disk.path / "more").write_bytes(b"x")
+
+    return fill
+
+
+@pytest.fixture
+def home(disk: FilledDisk) -> Home:
+    made = make_home(disk.path / "home", split=3)
+    Path(made.control, "smtproutes").write_text(f":127.0.0.1:{refusing_port()}\n")
+    Path(made.control, "queueminfree").write_text("0\n")
+    return made
+
+
+def put(home: Home, count: int) -> None:
+    for number in range(count):
+        done = enqueue(home, b"joe@me.example.org", [b"x%d@d%d.example" % (number, number)], letter_text(f"m{number}"))
+        assert done.returncode == 0, done.stderr
+
+
+def queuectl(home: Home, *words: str) -> tuple[int, str]:
+    done = run_program("queuectl", "--home", home.path, *words)
+    assert b"Traceback" not in done.stderr
+    return done.returncode, (done.stdout + done.stderr).decode()
+
+
+def names(home: Home) -> list[str]:
+    return [name for name in queuectl(home, "list", "-0")[1].split("\0") if name]
+
+
+def left(home: Home) -> list[str]:
+    kinds = ("mess", "todo", "intd", "info", "local", "remote", "hold", "last")
+    return [str(path) for kind in kinds for path in Path(home.queue, kind).rglob("*") if not path.is_dir()]
+
+
+def defer_all(home: Home, count: int) -> None:
+    """Have the suite classify and defer that many messages."""
+    with Suite(home) as suite:
+        put(home, count)
+        wait_until(lambda: len(list(Path(home.queue, "info").glob("*/*"))) == count, why="the classification")
+        assert suite.stop() == 0
+
+
+def test_with_the_suite_stopped_one_message_and_all_are_deleted_from_a_full_disk(
+    home: Home, fill: Callable[[], None]
+) -> None:
+    defer_all(home, 3)
+    put(home, 2)
+    fill()
+    first, *rest = names(home)
+    assert len(rest) == 4
+    assert queuectl(home, "delete", first) == (0, "deleted 1 message\n")
+    assert queuectl(home, "delete", "--all", "--yes") == (0, "deleted 4 messages\n")
+    assert left(home) == []
+
+
+def test_with_the_suite_running_one_message_and_all_are_deleted_from_a_full_disk(
+    home: Home, fill: Callable[[], None]
+) -> None:
+    defer_all(home, MESSAGES)
+    with Suite(home) as suite:
+        fill()
+        code, text = queuectl(home, "delete", names(home)[0])
+        assert (code, "deleted 1 message\n" in text) == (0, True), text
+        code, text = queuectl(home, "delete", "--all", "--yes")
+        assert (code, f"deleted {MESSAGES - 1} messages\n" in text) == (0, True), text
+        wait_until(lambda: left(home) == [], why="the removal of all messages")
+        assert suite.stop() == 0
+
+
+@pytest.mark.parametrize("announces", [True, False])
+def test_messages_that_a_full_disk_keeps_in_todo_are_deleted_while_the_suite_runs(
+    home: Home, fill: Callable[[], None], announces: bool
+) -> None:
+    Path(home.control, "classifyafter").write_text("1\n" if announces else "0\n")
+    with Suite(home) as suite:
+        os.kill(suite.daemon("queue-todo"), signal.SIGSTOP)
+        put(home, 3)
+        fill()
+        os.kill(suite.daemon("queue-todo"), signal.SIGCONT)
+        suite.wait_for(r"warning: queue-todo: unable to classify msg \d+.*o space left")
+        code, text = queuectl(home, "delete", "--all", "--yes")
+        assert (code, "deleted 3 messages\n" in text) == (0, True), text
+        wait_until(lambda: left(home) == [], why="the removal of all messages")
+        suite.wait_for("^end msg", times=3)
+        assert suite.stop() == 0
+
+
+def test_bounce_says_that_the_disk_is_full_and_leaves_the_message_and_requeue_needs_no_room(
+    home: Home, fill: Callable[[], None]
+) -> None:
+    defer_all(home, 1)
+    said = r"^unable to change .*: no space left on device; it is as before; only queuectl delete needs no room$"
+
+    def check() -> None:
+        before = left(home)
+        code, text = queuectl(home, "bounce", names(home)[0])
+        assert code == 111 and re.search(said, text, re.MULTILINE), text
+        assert left(home) == before
+        code, text = queuectl(home, "requeue", name := names(home)[0])
+        assert (code, text) == (0, f"{name}: is {names(home)[0]} now\nrequeued 1 message\n")
+
+    with Suite(home) as suite:
+        fill()
+        check()
+        assert suite.stop() == 0
+    fill()
+    check()
