@@ -63,7 +63,7 @@ DELAY_MAX = 10.0
 FAILURE_SECONDS = 2.0
 
 NOBODY: Mapping[bytes, tuple[bytes, ...]] = {}
-_IN_MESSAGE = (ServerState.DATA, ServerState.CHUNK, ServerState.SKIP)
+_IN_MESSAGE = (ServerState.DATA, ServerState.CHUNK, ServerState.CHUNKS, ServerState.SKIP)
 
 
 class MessageStarted(NamedTuple):
@@ -263,7 +263,7 @@ class SmtpSession:
 
     @property
     def in_message(self) -> bool:
-        """Whether the client is sending a message, or what is refused of one."""
+        """Whether the client is sending a message, perhaps between two chunks, or what is refused of one."""
         return self._server.state in _IN_MESSAGE
 
     @property

@@ -322,17 +322,24 @@ class _FailingChecks(StrangerChecks):
         raise ZeroDivisionError
 
 
-def test_a_message_that_comes_too_slowly_ends_the_session(home: Home) -> None:
+@pytest.mark.parametrize(
+    ("begin", "text", "said"),
+    [
+        (b"DATA\r\n", b"x" * 20_000 + b"\r\n", b"354"),
+        (b"BDAT 1\r\nx", b"BDAT 10000\r\n" + b"x" * 10_000 + b"BDAT 9978\r\n" + b"x" * 9_978, b"250"),
+    ],
+)
+def test_a_message_that_comes_too_slowly_ends_the_session(home: Home, begin: bytes, text: bytes, said: bytes) -> None:
     async def play() -> None:
         scene = Scene(home)
         links = scene.open.links
-        scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<joe@example.org>\r\nDATA\r\n")
-        assert scene.transport.said.endswith(b"354 End data with <CR><LF>.<CR><LF>\r\n")
-        scene.connection.data_received(b"x" * 20_000 + b"\r\n")
+        scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<joe@example.org>\r\n" + begin)
+        scene.connection.data_received(text)
         # The next piece is late before the message is.
-        assert scene.run(TIMEOUT - 1).startswith(b"354")
+        assert scene.run(TIMEOUT - 1).startswith(said)
+        assert scene.connection.state() == "message"
         scene.connection._deadline += 1000
-        assert scene.run(TIMEOUT + 39).startswith(b"354")
+        assert scene.run(TIMEOUT + 39).startswith(said)
         assert scene.run(TIMEOUT + 41) == b"421 4.4.2 Timeout exceeded"
         assert links.kept == 0
         assert SMALL > 20_002
