@@ -108,6 +108,8 @@ TIMEOUT = 300
 AUTH_FAILURES_MAX = 3
 # A chunk that is refused is read to its end if it is not larger.
 SKIP_MAX = 64 << 20
+# A smaller chunk leads to no mail, unless it is the last one.
+CHUNK_MIN = 1000
 # A client that tries these takes the server for something else, and may act for somebody who cannot reach it.
 _FORBIDDEN = frozenset((b"CONNECT", b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PUT", b"TRACE"))
 _WORD = re.compile(rb"[A-Za-z]{1,12}")
@@ -269,7 +271,7 @@ class SmtpServer(ServerSession):
             if positive:
                 self.accepted += 1
                 self.state = _RCPT
-            self._decide(reply, replies.RECIPIENT_OK)
+            self._decide(reply, replies.RECIPIENT_OK, of_recipient=True)
         elif isinstance(asked, SenderGiven):
             if positive:
                 self.state = _MAIL
@@ -287,7 +289,7 @@ class SmtpServer(ServerSession):
         elif isinstance(asked, MessageEnded):
             self.state = _IDLE
             if positive:
-                self._errors = self._useless = 0
+                self._errors = self._useless = self._deferred = 0
             self._decide(reply, replies.MESSAGE_TAKEN)
         elif isinstance(asked, HelloGiven):
             if positive:
@@ -389,7 +391,7 @@ class SmtpServer(ServerSession):
                 _HANDLERS[verb](self, argument)
         except CommandRefused as refusal:
             known = verb in COMMANDS and verb != b"AUTH"
-            self._refuse(refusal.reply, line[:_SHOWN_MAX] if known else verb)
+            self._refuse(refusal.reply, line[:_SHOWN_MAX] if known else verb, verb == b"RCPT")
 
     def _out_of_turn(self, verb: bytes) -> ServerReply:
         if self.state is _HELLO:
@@ -538,6 +540,8 @@ class SmtpServer(ServerSession):
             self._skip(chunk[0], self._no_mail_here(), self.state)
         elif not self._settings.chunking:
             self._skip(chunk[0], replies.COMMAND_MISSING, self.state)
+        elif self.state in (_RCPT, _CHUNKS) and _is_small(*chunk) and not self._count_useless():
+            return
         elif self.state is _CHUNKS:
             self._chunk = chunk
             self.state = _CHUNK
@@ -720,22 +724,23 @@ class SmtpServer(ServerSession):
     def _say(self, reply: ServerReply) -> None:
         self._out.append(pack_reply(reply))
 
-    def _decide(self, reply: ServerReply | None, usual: ServerReply) -> None:
+    def _decide(self, reply: ServerReply | None, usual: ServerReply, of_recipient: bool = False) -> None:
         """Send the reply to a question."""
         reply = reply or usual
         self._say(reply)
-        if reply.closes:
-            self._close("refused")
-        elif reply.code >= 500:
-            self._count_error()
+        if not reply.positive:
+            self._count_refusal(reply, of_recipient)
 
-    def _refuse(self, reply: ServerReply, shown: bytes) -> None:
+    def _refuse(self, reply: ServerReply, shown: bytes, of_recipient: bool = False) -> None:
         """Refuse a command, or a message, that is against the protocol."""
         self._events.append(BadCommand(shown, reply))
         self._say(reply)
+        self._count_refusal(reply, of_recipient)
+
+    def _count_refusal(self, reply: ServerReply, of_recipient: bool) -> None:
         if reply.closes:
             self._close("refused")
-        elif reply.code >= 500:
+        elif not of_recipient or self._is_error(reply, self.accepted):
             self._count_error()
 
     def _count_error(self) -> None:
@@ -788,6 +793,10 @@ _HANDLERS: dict[bytes, Callable[[SmtpServer, bytes], None]] = {
     b"HELP": SmtpServer._on_help,
     b"QUIT": SmtpServer._on_quit,
 }
+
+
+def _is_small(size: int, last: bool) -> bool:
+    return size < CHUNK_MIN and not last
 
 
 def _unpack_base64(text: bytes) -> bytes:

@@ -36,12 +36,12 @@ class ServerState(enum.Enum):
 class ServerSettings(NamedTuple):
     """What one session offers and allows.
 
-    `name` is this host's, of the greeting. `tls`: STARTTLS is offered; `implicit_tls`: TLS from the first byte. AUTH
-    is offered under TLS if there are `mechanisms`; `secret` hides who exists (queue_smtp.auth_server). `recipients` is
-    the most that a message may have: RFC 5321 section 4.5.3.1.8 has 100 or more. `errors` is the number of commands
-    against the protocol, or refused, after which the session ends; `useless` that of commands that lead to no mail
-    before each counts as such. Both begin anew with each message that is accepted. `etrn`: ETRN is offered. `turns`:
-    ATRN is, and no mail is taken.
+    `name` is this host's, of the greeting. `tls`: STARTTLS is offered; `implicit_tls`: TLS from the first byte. AUTH is
+    offered under TLS if there are `mechanisms`; `secret` hides who exists (queue_smtp.auth_server). `recipients` is the
+    most that a message may have: RFC 5321 section 4.5.3.1.8 has 100 or more. `errors` is the number of commands against
+    the protocol, or refused, also for now, after which the session ends; `useless` that of commands that lead to no
+    mail before each counts as such. Both begin anew with each message that is accepted. `etrn`: ETRN is offered.
+    `turns`: ATRN is, and no mail is taken.
     """
 
     name: bytes
@@ -67,7 +67,9 @@ class ServerSession:
     caller is to feed it again, perhaps nothing, in its next turn.
     """
 
-    __slots__ = ("_errors", "_events", "_incoming", "_out", "_settings", "asked", "paused", "smtputf8", "state")
+    __slots__ = (
+        *("_deferred", "_errors", "_events", "_incoming", "_out", "_settings", "asked", "paused", "smtputf8", "state"),
+    )
 
     def __init__(self, settings: ServerSettings, state: ServerState) -> None:
         self._settings = settings
@@ -77,7 +79,7 @@ class ServerSession:
         self.paused = False
         self._out: list[bytes] = []
         self._events: list[ServerEvent] = []
-        self._errors = 0
+        self._errors = self._deferred = 0
         self._incoming = IncomingMessage(settings.message)
 
     @property
@@ -119,6 +121,17 @@ class ServerSession:
     def forget_input(self) -> None:
         """Forget what the client has sent behind the open question: it is gone, and would get no reply to it."""
         raise NotImplementedError
+
+    def _is_error(self, reply: ServerReply, accepted: int) -> bool:
+        """Return whether a recipient that is refused is an error; `accepted` counts those of its message before it.
+
+        As many as a message may have are refused for now without being errors, since those that were accepted count
+        (RFC 5321 section 4.5.3.1.10), and would be lost with the session.
+        """
+        if reply.code >= 500 or not accepted or self._deferred >= self._settings.recipients:
+            return True
+        self._deferred += 1
+        return False
 
     def _ask(self, question: Question) -> None:
         self.asked = question

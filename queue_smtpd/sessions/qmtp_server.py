@@ -120,6 +120,7 @@ class QmtpServer(ServerSession):
         asked = self.asked
         assert asked is not None
         self.asked = None
+        accepted = self._accepted if isinstance(asked, RecipientGiven) else 0
         positive = reply is None or reply.positive
         if isinstance(asked, MessageBegun):
             self._transaction = positive
@@ -137,10 +138,10 @@ class QmtpServer(ServerSession):
             assert isinstance(asked, MessageEnded)
             self._transaction = False
             if positive:
-                self._errors = 0
+                self._errors = self._deferred = 0
             self._end_package(reply or replies.MESSAGE_TAKEN)
-        if reply is not None:
-            self._count(reply)
+        if reply is not None and not reply.positive:
+            self._count(reply, accepted)
         return self._go_on()
 
     # The loop over what has come.
@@ -211,8 +212,7 @@ class QmtpServer(ServerSession):
             self._end_package(self._fault)
         elif not package.sent:
             # There is nobody to be answered.
-            self._drop()
-            self._end_package(replies.NO_VALID_RECIPIENT)
+            self._refuse_package(b"package", replies.NO_VALID_RECIPIENT)
         elif sender is None or (sender and not is_mailbox(sender)):
             self._refuse_package(b"MAIL", replies.BAD_SENDER)
         elif package.too_many_invalid:
@@ -267,12 +267,15 @@ class QmtpServer(ServerSession):
         self._decided.append(replies.BAD_RECIPIENT)
         self._refuse(b"RCPT <%s>" % address[:_SHOWN_MAX], replies.BAD_RECIPIENT)
 
-    def _count(self, reply: ServerReply) -> None:
-        """Count a refusal; end the session if it, or their number, demands that."""
+    def _count(self, reply: ServerReply, accepted: int = 0) -> None:
+        """Count a refusal; end the session if it, or their number, demands that.
+
+        Of a recipient: `accepted` are those of its package before it.
+        """
         if reply.closes:
             self._end_package(reply)
             self._close("refused")
-        elif reply.code >= 500:
+        elif self._is_error(reply, accepted):
             self._errors += 1
             if self._errors >= self._settings.errors:
                 self._end_package(replies.TOO_MANY_ERRORS)

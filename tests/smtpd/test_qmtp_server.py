@@ -240,6 +240,23 @@ def test_too_many_errors_end_the_session_and_the_others_are_to_come_again() -> N
     assert session.session.over and session.dropped == 1 and not session.messages
 
 
+def test_refusals_for_now_and_packages_for_nobody_are_errors() -> None:
+    session = make(client_limits=ClientLimits(UNLIMITED._replace(messages=ClientLimit(1, 0))))
+    for _ in range(21):
+        assert not session.session.over
+        session.feed(qmtp(MAIL, b"", [JOE]))
+    assert session.session.over and len(session.messages) == 1
+    session = make()
+    session.feed(qmtp(MAIL, b"", []) * 50)
+    assert session.session.over and session.dropped == 20
+
+
+def test_many_recipients_over_the_limit_of_the_address_are_to_come_again_and_the_others_are_taken() -> None:
+    session = make(client_limits=ClientLimits(UNLIMITED._replace(recipients=ClientLimit(3, 0))))
+    assert letters(session.feed(qmtp(MAIL, b"", [JOE] * 50))) == b"KKK" + b"Z" * 47
+    assert len(session.messages) == 1
+
+
 def test_recipients_over_the_limit_are_to_come_again() -> None:
     session = make(recipients=3)
     said = session.feed(qmtp(MAIL, b"", [JOE, b"a\0b", JOE, JOE, JOE]) + qmtp(MAIL, b"", [JOE]))

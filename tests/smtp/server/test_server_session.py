@@ -365,10 +365,40 @@ def test_commands_that_lead_to_no_mail_become_errors() -> None:
     assert session.events[-1] == SessionClosed("too many errors")
 
 
-def test_refusals_for_now_are_no_errors() -> None:
+SENDER = b"EHLO c\r\nMAIL FROM:<a@example.net>\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "repeated", "count"),
+    [
+        (SENDER, b"RCPT TO:<full@example.org>\r\n", 20),
+        (b"EHLO c\r\n", SENDER[8:] + b"RCPT TO:<closed@example.org>\r\nDATA\r\n", 20),
+        (b"EHLO c\r\n", SENDER[8:] + b"RCPT TO:<closed@example.org>\r\nBDAT 0\r\n", 20),
+        (b"EHLO c\r\n", SENDER[8:] + b"RCPT TO:<later@example.org>\r\nBDAT 0 LAST\r\n", 20),
+        # As many recipients as a message may have, 5, are refused for now behind one that is accepted.
+        (ENVELOPE, b"RCPT TO:<full@example.org>\r\n", 25),
+        (SENDER, b"RCPT TO:<joe@example.org>\r\n", 30),
+        (ENVELOPE, b"BDAT 0\r\n", 119),
+        (ENVELOPE, b"BDAT 1\r\nx", 119),
+        (ENVELOPE, b"BDAT 1000\r\n" + b"x" * 1000, 0),
+    ],
+)
+def test_refusals_for_now_and_what_leads_to_no_mail_end_the_session(begin: bytes, repeated: bytes, count: int) -> None:
+    session = ScriptedSession(SETTINGS._replace(message=MessageLimits()))
+    session.feed(begin)
+    taken = 0
+    while session.server.state is not ServerState.CLOSED and taken < 200:
+        session.feed(repeated)
+        taken += 1
+    assert taken == (count or 200)
+    assert not count or session.events[-1] == SessionClosed("too many errors")
+
+
+def test_a_message_with_more_recipients_than_it_may_have_is_taken_for_some_of_them() -> None:
     session = ScriptedSession()
-    session.feed(ENVELOPE + b"RCPT TO:<full@example.org>\r\n" * 50)
-    assert session.server.state is ServerState.RCPT
+    for _ in range(10):
+        session.feed(b"EHLO c\r\n" + SENDER[8:] + b"RCPT TO:<joe@example.org>\r\n" * 10 + b"DATA\r\n.\r\n")
+    assert len(session.messages) == 10
 
 
 def test_the_caller_can_end_a_session_at_any_time() -> None:
