@@ -38,6 +38,7 @@ from queue_base.queue.marks_file import LeftMarks
 from queue_todo.announcements import Announcement
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite, split_recipients
 from queue_wire.files.envelope import TodoReader, pack_info
+from queue_wire.files.hold_mark import HoldMark, pack_mark
 from queue_wire.files.marks import DoneMarks, identify
 from queue_wire.files.recipients import pack_marked, pack_recipients
 from queue_wire.files.standing_hold import HoldTable, SeenRecipients, StandingHold
@@ -352,8 +353,7 @@ class TodoGroup:
             hold = None if logged else self._standing_hold(sender, reader.uid, recipients, ordered)
             held = self._hold(message, hold)
         if held is None and found.st_mode & HELD_BIT:
-            # None if it was released meanwhile.
-            held = read_mark(self._layout, message)
+            held = self._reason_of(message)
         # A short notice has queue-send read the marks of those that are done.
         full = not done and len(ordered) <= notice.FULL_RECIPIENTS and found.st_size <= notice.FULL_BYTES
         told = ordered if full and held is None else None
@@ -378,11 +378,16 @@ class TodoGroup:
         reason = clean_reason(hold.reason)
         mark = read_mark(self._layout, message)
         # An attempt that the disk refused may have made it, or its name alone; queue-send does not know it then.
-        if mark is None or mark in (b"", self._held_before.get(message)):
+        if mark is None or (mark.order is None and mark.reason in (b"", self._held_before.get(message))):
             self.held[message] = reason
-            _replace(self._commit, path, reason + b"\n")
+            _replace(self._commit, path, pack_mark(HoldMark(reason)))
             return reason
-        return reason if mark == reason else None
+        return reason if mark.order is None and mark.reason == reason else None
+
+    def _reason_of(self, message: int) -> bytes | None:
+        """Return the reason of the mark in hold/, None if there is none, as when it was released meanwhile."""
+        mark = read_mark(self._layout, message)
+        return None if mark is None else mark.reason
 
     def _remove_hold(self, message: int) -> None:
         """Remove the mark of a standing hold whose message is gone, so that it does not hold the next one."""
@@ -394,7 +399,8 @@ class TodoGroup:
 
     def _remove_mark(self, message: int) -> None:
         """Remove a mark that an attempt which failed has made. Raises OSError."""
-        if read_mark(self._layout, message) in (b"", self._held_before[message]):
+        mark = read_mark(self._layout, message)
+        if mark is not None and mark.order is None and mark.reason in (b"", self._held_before[message]):
             self._commit.unlink(self._layout.hashed("hold", message))
 
     def _take_pieces(self, message: int, handle: int, found: os.stat_result) -> Iterator[None]:
@@ -419,7 +425,7 @@ class TodoGroup:
                 side.close()
         held = self._hold(message, self._holds.find(sender, reader.uid, seen))
         if held is None and found.st_mode & HELD_BIT:
-            held = read_mark(self._layout, message)
+            held = self._reason_of(message)
         self._add(message, mess, found, reader, sender, local, remote, None, held, message in self._requests)
 
     def _look(self, message: int) -> os.stat_result:

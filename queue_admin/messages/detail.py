@@ -15,6 +15,7 @@ from queue_base.queue.layout import Layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_wire.failures import unpack_failures
 from queue_wire.files.envelope import unpack_info_class, unpack_todo
+from queue_wire.files.hold_mark import HoldMark, HoldOrder, unpack_mark
 from queue_wire.files.marks import identify
 from queue_wire.files.recipients import unpack_recipients
 from queue_wire.format_error import FormatError
@@ -120,10 +121,21 @@ def read_done_marks(layout: Layout) -> LeftMarks | None:
 
 def mark_reason(layout: Layout, kind: str, message: int) -> bytes:
     """Return the reason in hold/B/I or corrupt/B/I, one line; if it cannot be read, the error."""
+    return look_at_mark(layout, kind, message).reason
+
+
+def has_delete_order(layout: Layout, message: int) -> bool:
+    """Return whether the mark in hold/B/I is the order to delete the message, which waits for its removal."""
+    return look_at_mark(layout, "hold", message).order == HoldOrder.DELETE
+
+
+def look_at_mark(layout: Layout, kind: str, message: int) -> HoldMark:
+    """Return the mark in hold/B/I or corrupt/B/I; if it cannot be read, one with the error as its reason."""
     try:
-        return read_head(layout.hashed(kind, message), 4096).split(b"\n", 1)[0]
+        data = read_head(layout.hashed(kind, message), 65536)
     except OSError as error:
-        return f"its reason: {reason(error)}".encode()
+        return HoldMark(f"its reason: {reason(error)}".encode())
+    return unpack_mark(data)
 
 
 def failures(layout: Layout, message: int) -> list[tuple[bytes, bytes]]:

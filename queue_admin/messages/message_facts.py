@@ -1,12 +1,12 @@
 """A message and its recipients as the objects that `--format json` prints: docs/operating.md has the keys."""
 
-from queue_admin.messages.detail import CHANNELS, Detail, mark_reason
+from queue_admin.messages.detail import CHANNELS, Detail, look_at_mark, mark_reason
 from queue_admin.messages.last_results import DeadNexthops, RecipientState, newest_reason
 from queue_admin.messages.stored_mail import StoredMessage
 from queue_admin.messages.survey import Snapshot
 from queue_admin.printable import one_line, precise, visible
-from queue_base.queue.hold_marks import DELETED
 from queue_base.queue.layout import Layout
+from queue_wire.files.hold_mark import HoldOrder
 from queue_wire.logline import moment
 
 
@@ -40,9 +40,9 @@ def message_facts(
     facts["unsorted"] = {"done": len(detail.unsorted) - left, "left": left}
     due = detail.next_attempt()
     facts["next"] = None if due is None else moment(due)
-    mark = mark_reason(layout, "hold", snapshot.message) if snapshot.held else None
-    facts["deleted"] = mark == DELETED
-    facts["held"] = None if mark is None or mark == DELETED else visible(mark)
+    mark = look_at_mark(layout, "hold", snapshot.message) if snapshot.held else None
+    facts["deleted"] = mark is not None and mark.order == HoldOrder.DELETE
+    facts["held"] = None if mark is None or facts["deleted"] else visible(mark.reason)
     facts["corrupt"] = visible(mark_reason(layout, "corrupt", snapshot.message)) if snapshot.corrupt else None
     facts["trouble"] = "; ".join(detail.trouble) or None
     facts["last"] = newest_reason(layout, snapshot, detail, dead) or None

@@ -16,6 +16,7 @@ from queue_base.queue.layout import Layout, is_there
 from queue_base.queue.removal import remove_messages
 from queue_wire.admin import socket as wire
 from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Request, Response
+from queue_wire.files.hold_mark import HoldMark, HoldOrder, order_mark
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
 from queue_wire.pipes.cleaning import Removal
@@ -83,13 +84,14 @@ class OfflineQueue:
         layout, command = self._layout, request.command
         queued = is_there(layout.todo(message))
         held = marks.read_mark(layout, message)
+        order = None if held is None else held.order
         corrupt = marks.is_marked(layout, "corrupt", message)
         now = time.time()
         if command == wire.HOLD:
             if held is None:
-                marks.mark(layout, message, marks.clean_reason(request.reason), commit)
-            elif held in marks.ORDERS:
-                self._note(TROUBLE, name, held.decode())
+                marks.mark(layout, message, HoldMark(request.reason), commit)
+            elif order is not None:
+                self._note(TROUBLE, name, order.value.decode())
             return held is None
         if command == wire.RELEASE:
             marks.unmark(layout, message, commit)
@@ -103,22 +105,22 @@ class OfflineQueue:
             if corrupt:
                 self._note(TROUBLE, name, "it is corrupt and cannot be bounced; release or delete it")
                 return False
-            if command == wire.BOUNCE_SOME and held in marks.ORDERS:
-                self._note(TROUBLE, name, held.decode())
+            if command == wire.BOUNCE_SOME and order is not None:
+                self._note(TROUBLE, name, order.value.decode())
                 return False
-            if held == marks.RETURNED:
+            if order == HoldOrder.BOUNCE:
                 return False
             if command == wire.BOUNCE_SOME:
                 marks.mark_return(layout, message, request.selector, commit)
             else:
-                marks.mark(layout, message, marks.RETURNED, commit)
+                marks.mark(layout, message, order_mark(HoldOrder.BOUNCE), commit)
             self._note(NEWS, name, "bounces when queue-send starts")
             return True
         if queued or corrupt or (held is not None and command in _FLUSHES):
             if command == wire.REQUEUE:
                 self._note(TROUBLE, name, "it is not classified, or corrupt, and cannot have a new birth")
             return False
-        if held in marks.ORDERS:
+        if order is not None:
             self._note(TROUBLE, name, "it is about to end")
             return False
         if command in _FLUSHES:

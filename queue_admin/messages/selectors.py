@@ -7,11 +7,10 @@ from email.errors import HeaderParseError
 from email.header import decode_header
 from typing import NamedTuple
 
-from queue_admin.messages.detail import Detail, injector_uid, mark_reason
+from queue_admin.messages.detail import Detail, has_delete_order, injector_uid, mark_reason
 from queue_admin.messages.last_results import last_texts
 from queue_admin.messages.survey import Snapshot, read_head
 from queue_base.errors import Usage
-from queue_base.queue.hold_marks import DELETED
 from queue_base.queue.layout import Layout
 from queue_wire.address import split_address, strip_prepend
 from queue_wire.admin.returning import RecipientSelector
@@ -113,7 +112,7 @@ class Selectors(NamedTuple):
 
 def is_deleted(layout: Layout, snapshot: Snapshot) -> bool:
     """Return whether a message is deleted, and being removed."""
-    return snapshot.held and mark_reason(layout, "hold", snapshot.message) == DELETED
+    return snapshot.held and has_delete_order(layout, snapshot.message)
 
 
 def unpack_span(text: str) -> int:

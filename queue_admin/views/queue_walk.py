@@ -18,11 +18,10 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from queue_admin.messages.detail import CHANNELS, RECEIVED_MAX, mark_reason, read_done_marks, received_uid
+from queue_admin.messages.detail import CHANNELS, RECEIVED_MAX, has_delete_order, read_done_marks, received_uid
 from queue_admin.messages.last_results import last_texts
 from queue_admin.messages.survey import read_regular
 from queue_base.errors import Temporary, reason
-from queue_base.queue.hold_marks import DELETED
 from queue_base.queue.layout import PRIORITY, Layout, birth_by
 from queue_base.queue.marks_file import LeftMarks
 from queue_wire.files.envelope import unpack_info, unpack_info_class, unpack_todo
@@ -165,7 +164,7 @@ class QueueWalk:
 
     def _is_deleted(self, name: str, queue: str) -> bool:
         """Return whether a message with a mark is deleted, and waits for its removal."""
-        return queue == HOLD and mark_reason(self.layout, HOLD, int(name)) == DELETED
+        return queue == HOLD and has_delete_order(self.layout, int(name))
 
     def _unclassified(self, name: str, queue: str) -> WalkedMessage | None:
         message = int(name)

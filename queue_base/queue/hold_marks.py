@@ -1,9 +1,9 @@
 """Marks on messages, hold/B/I and corrupt/B/I, and the other changes that an administrator makes to messages.
 
-A mark contains a reason, one line. Three reasons in hold/ are orders: DELETED, RETURNED, and RETURNED_SOME, which
-names recipients in what follows the line (queue_wire.admin.returning). queue-send carries them out as soon as nothing
-of the message is in flight, also after a crash. The caller must be allowed to change classified
-messages (lock/sendmutex). The functions raise OSError; nothing is durable before the sync of the Commit.
+A mark contains a reason, one line. In hold/ an order may follow: to delete the message, or to bounce it or some of its
+recipients (queue_wire.files.hold_mark). queue-send carries it out as soon as nothing of the message is in flight, also
+after a crash. The caller must be allowed to change classified messages (lock/sendmutex). The functions raise OSError;
+nothing is durable before the sync of the Commit.
 """
 
 import errno
@@ -14,15 +14,13 @@ from queue_base.durable import Commit, read_file
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.queue.layout import FILE_MODE, Layout, birth_by, files_beside_mess, is_there
 from queue_base.queue.results_file import change_results_birth
-from queue_wire.admin.returning import RecipientSelector, ReturnOrder, pack_return, unpack_return
+from queue_wire.admin.returning import RecipientSelector
+from queue_wire.files.hold_mark import HoldMark, HoldOrder, order_mark, pack_mark, unpack_mark
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
-DELETED = b"deleted by the administrator; it ends when nothing of it is in flight"
-RETURNED = b"returned by the administrator; it bounces when nothing of it is in flight"
-RETURNED_SOME = b"recipients returned by the administrator; they bounce when nothing of it is in flight"
-ORDERS = (DELETED, RETURNED, RETURNED_SOME)
 REASON_MAX = 500  # Bytes.
+_MARK_MAX = 65536  # Bytes of a file in hold/.
 KINDS = ("hold", "corrupt")
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 _CONTROLS = bytes(32 if byte < 32 or byte == 127 else byte for byte in range(256))
@@ -99,20 +97,20 @@ def remove_lost_marks(layout: Layout) -> None:
     commit.sync()
 
 
-def read_mark(layout: Layout, message: int) -> bytes | None:
-    """Return the reason in hold/B/I, None if there is no mark."""
+def read_mark(layout: Layout, message: int) -> HoldMark | None:
+    """Return the mark in hold/B/I, None if there is none."""
     try:
-        return read_file(layout.hashed("hold", message), 65536).split(b"\n", 1)[0]
+        return unpack_mark(read_file(layout.hashed("hold", message), _MARK_MAX))
     except FileNotFoundError:
         return None
 
 
-def mark(layout: Layout, message: int, reason: bytes, commit: Commit, records: bytes = b"") -> None:
-    """Put a mark in hold/, replacing an earlier one. `records` follow the line of the reason."""
+def mark(layout: Layout, message: int, new: HoldMark, commit: Commit) -> None:
+    """Put a mark in hold/, replacing an earlier one."""
     passing = f"{layout.queue}/pid/mark.{message}"
     commit.unlink(passing)
     try:
-        commit.create(passing, clean_reason(reason) + b"\n" + records, FILE_MODE)
+        commit.create(passing, pack_mark(new._replace(reason=clean_reason(new.reason))), FILE_MODE)
         commit.rename(passing, layout.hashed("hold", message))
     except OSError:
         _discard(passing)  # A full disk takes the name and not the reason.
@@ -126,7 +124,7 @@ def mark_deleted(layout: Layout, message: int, commit: Commit) -> bool:
     before its removal may leave it, or some of its recipients, in the queue.
     """
     try:
-        mark(layout, message, DELETED, commit)
+        mark(layout, message, order_mark(HoldOrder.DELETE), commit)
     except OSError as error:
         if not lacks_room(error):
             raise
@@ -154,14 +152,9 @@ def _discard(path: str) -> None:
 
 def mark_return(layout: Layout, message: int, selector: RecipientSelector, commit: Commit) -> None:
     """Put the order to bounce some recipients in hold/. It keeps the reason for which the message is on hold."""
-    held = read_mark(layout, message)
-    order = ReturnOrder(selector, None if held in ORDERS else held)
-    mark(layout, message, RETURNED_SOME, commit, pack_return(order))
-
-
-def read_return(layout: Layout, message: int) -> ReturnOrder:
-    """Return the order to bounce some recipients in hold/B/I. Raises FormatError."""
-    return unpack_return(read_file(layout.hashed("hold", message), 65536).partition(b"\n")[2])
+    before = read_mark(layout, message)
+    held = None if before is None or before.order is not None else clean_reason(before.reason)
+    mark(layout, message, order_mark(HoldOrder.BOUNCE_SOME, selector, held), commit)
 
 
 def unmark(layout: Layout, message: int, commit: Commit) -> None:

@@ -358,12 +358,11 @@ class QueueDraft(Draft):
     def _mark_held(self) -> None:
         """Put the mark in hold/. It is as safe as mess/ before the message is in todo/, where queue-todo finds it."""
         # Imported here because few messages are queued on hold.
-        from queue_base.queue.hold_marks import ORDERS, clean_reason, mark
+        from queue_base.queue.hold_marks import mark
+        from queue_wire.files.hold_mark import HoldMark
 
-        # A cause from outside must not be read as an order.
-        cause = b"held: " + self.hold if clean_reason(self.hold) in ORDERS else self.hold
         try:
-            mark(self._layout, self.message, cause, self._commit)
+            mark(self._layout, self.message, HoldMark(self.hold), self._commit)
         except OSError as error:
             what = error.filename or self._layout.hashed("hold", self.message)
             raise QueueTrouble(TODO_TROUBLE, f"unable to put the message on hold: {what}: {reason(error)}") from error

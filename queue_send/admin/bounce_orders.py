@@ -18,7 +18,7 @@ from queue_send.loop import Shutdown
 from queue_send.messages.bounce_file import FailedRecipient, append_failures
 from queue_send.messages.message_files import Store
 from queue_wire import logline
-from queue_wire.admin.returning import ReturnOrder
+from queue_wire.files.hold_mark import HoldMark, HoldOrder
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.report import PERMANENT
 
@@ -50,7 +50,7 @@ class BounceOrders:
         self._at: int | None = 0
         self._due = 0  # The channel's next attempt.
         # Of an order that names recipients: the order, and whether others are left.
-        self._order: ReturnOrder | None = None
+        self._order: HoldMark | None = None
         self._others = False
 
     def holds(self, message: int) -> bool:
@@ -96,7 +96,7 @@ class BounceOrders:
         message, kind = next(iter(self._waiting)), self._kinds[0]
         if self._waiting[message] and self._order is None:
             try:
-                self._order = marks.read_return(self._store.layout, message)
+                self._order = self._read_order(message)
             except (FormatError, OSError) as error:
                 self._stays(message, error)
                 return
@@ -116,6 +116,12 @@ class BounceOrders:
             self._fail(message, kind, found)
         else:
             self._go_on(message)
+
+    def _read_order(self, message: int) -> HoldMark:
+        mark = marks.read_mark(self._store.layout, message)
+        if mark is None or mark.order != HoldOrder.BOUNCE_SOME:
+            raise FormatError("its mark in hold is another one by now")
+        return mark
 
     def _chosen(self, kind: str, recipients: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         """Return the recipients that are to fail; note whether there are others."""

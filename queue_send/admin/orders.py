@@ -32,6 +32,7 @@ from queue_wire.admin.socket import (
 )
 from queue_wire.control.destinationlimits import choose_nexthop
 from queue_wire.control.localroutes import find_domain_route
+from queue_wire.files.hold_mark import HoldMark, HoldOrder, order_mark
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
 
@@ -46,7 +47,9 @@ NOT_CLASSIFIED = "queue-todo has not classified it yet; if it cannot, the log sa
 
 Answer = Callable[[Response], None]
 _FLUSHES = (wire.FLUSH, wire.FLUSH_SOME)
-_ORDERS = {wire.DELETE: marks.DELETED, wire.BOUNCE: marks.RETURNED, wire.BOUNCE_SOME: marks.RETURNED_SOME}
+_ORDERS = {
+    wire.DELETE: HoldOrder.DELETE, wire.BOUNCE: HoldOrder.BOUNCE, wire.BOUNCE_SOME: HoldOrder.BOUNCE_SOME
+}  # fmt: skip
 
 
 @dataclass
@@ -103,6 +106,13 @@ class UnclassifiedRequest:
     until: float
 
 
+def _line_of(message: int, mark: HoldMark) -> bytes:
+    """Return the log line for a mark in hold/."""
+    if mark.order == HoldOrder.DELETE:
+        return logline.delete_message(message)
+    return logline.hold_message(message, mark.reason)
+
+
 class Orders:
     """The orders that change messages. `rescan` has queue-todo look through todo/; `resubmit` has it classify a message
     that it could not classify, or all of them, 0.
@@ -152,8 +162,9 @@ class Orders:
         elif request.command == wire.REQUEUE:
             self._requeue(selected, answer, now)
         else:
-            reason = _ORDERS.get(request.command) or marks.clean_reason(request.reason)
-            self._mark(selected, reason, request.selector, answer)
+            order = _ORDERS.get(request.command)
+            new = HoldMark(marks.clean_reason(request.reason)) if order is None else order_mark(order, request.selector)
+            self._mark(selected, new, answer)
 
     def _classify(self, selected: Selected, request: Request, answer: Answer) -> bool:
         """Return whether some messages are announced. They are classified, and then the request is carried out.
@@ -313,23 +324,23 @@ class Orders:
                 selected.note(TROUBLE, message, "another command is at it; try again")
         return [message for message in selected.messages if not self._messages.changes.holds(message)]
 
-    def _mark(self, selected: Selected, reason: bytes, selector: RecipientSelector, answer: Answer) -> None:
+    def _mark(self, selected: Selected, new: HoldMark, answer: Answer) -> None:
         bouncing = {message for message in selected.messages if self._bouncer.holds(message)}
-        work = self._those(self._free(selected), lambda message: self._may_mark(message, reason, selected), selected)
+        work = self._those(self._free(selected), lambda message: self._may_mark(message, new.order, selected), selected)
 
         unrecorded: set[int] = set()
 
         def write(message: int, commit: Commit) -> None:
-            if reason == marks.DELETED:
+            if new.order == HoldOrder.DELETE:
                 if not marks.mark_deleted(self._layout, message, commit):
                     unrecorded.add(message)
-            elif reason == marks.RETURNED_SOME:
-                marks.mark_return(self._layout, message, selector, commit)
+            elif new.order == HoldOrder.BOUNCE_SOME:
+                marks.mark_return(self._layout, message, new.selector, commit)
             else:
-                marks.mark(self._layout, message, reason, commit)
+                marks.mark(self._layout, message, new, commit)
 
         def then(message: int) -> None:
-            self._messages.hold(message, reason)
+            self._messages.hold(message, new.order)
             if message in unrecorded and not self._cleaner.holds(message):
                 selected.note(NEWS, message, NO_ROOM)
 
@@ -340,26 +351,24 @@ class Orders:
                 self._messages.bounce_again(message)  # To delete the message, its bounce was cancelled.
 
         for message in work:
-            deletes = reason == marks.DELETED
-            self._log.put(logline.delete_message(message) if deletes else logline.hold_message(message, reason))
+            self._log.put(_line_of(message, new))
         self._change(work, selected.notes, answer, write, then, refused)
 
-    def _may_mark(self, message: int, reason: bytes, selected: Selected) -> bool:
+    def _may_mark(self, message: int, order: HoldOrder | None, selected: Selected) -> bool:
         given = self._messages.order_of(message)
-        if given is not None and reason == marks.RETURNED_SOME:
-            selected.note(TROUBLE, message, given.decode())
+        if given is not None and order in (None, HoldOrder.BOUNCE_SOME):
+            selected.note(TROUBLE, message, given.value.decode())
             return False
-        if given == reason or (message in self._store.held and reason not in marks.ORDERS):
-            if given == reason:
-                self._messages.carry_out_order(message, self._clock.now())
-            elif given is not None:
-                selected.note(TROUBLE, message, given.decode())
+        if order is None and message in self._store.held:
             return False
-        if reason != marks.DELETED:
+        if given is not None and given == order:
+            self._messages.carry_out_order(message, self._clock.now())
+            return False
+        if order != HoldOrder.DELETE:
             if self._bouncer.holds(message):
                 selected.note(NEWS, message, "nothing is left of it but its bounce, which is on its way")
                 return False
-            if reason in marks.ORDERS and marks.is_marked(self._layout, "corrupt", message):
+            if order is not None and marks.is_marked(self._layout, "corrupt", message):
                 selected.note(TROUBLE, message, "it is corrupt and cannot be bounced; release or delete it")
                 return False
         elif not self._bouncer.drop(message):
@@ -403,12 +412,12 @@ class Orders:
     def _reason_of(self, message: int) -> bytes:
         """Return the log line for the mark that a message has."""
         try:
-            reason = marks.read_mark(self._layout, message)
+            mark = marks.read_mark(self._layout, message)
         except OSError:
-            reason = b""
-        if reason is None:
+            mark = HoldMark(b"")
+        if mark is None:
             return logline.corrupt_message(message, "its mark could not be removed")
-        return logline.delete_message(message) if reason == marks.DELETED else logline.hold_message(message, reason)
+        return _line_of(message, mark)
 
     def _requeue(self, selected: Selected, answer: Answer, now: float) -> None:
         birth = int((now + self._clock.ahead) * 1_000_000)

@@ -58,6 +58,7 @@ from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
 from queue_wire import logline
 from queue_wire.admin.returning import RecipientSelector
+from queue_wire.files.hold_mark import HoldMark, HoldOrder
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import TODO, Removal
 from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Classified, ClassifyAnswer, ClassifyDeferral, Notice
@@ -134,7 +135,7 @@ class Messages:
         self._doubtful = False
         self._ask_passed = ask_passed
         # Orders by message, and messages with a mark whose reason was not read yet.
-        self._orders: dict[int, bytes] = {}
+        self._orders: dict[int, HoldOrder] = {}
         self._unread_marks = set(store.held)
         self.changes = MessageChanges(log, disk, events)
         # The messages that queue-todo could not classify, the latest at the end.
@@ -333,7 +334,7 @@ class Messages:
             self._let_go(message)
 
     def _is_deleted(self, message: int) -> bool:
-        return self._orders.get(message) == marks.DELETED
+        return self._orders.get(message) == HoldOrder.DELETE
 
     def _let_go(self, message: int) -> None:
         """Free the number of a message that has left todo/, when nothing of it is in flight; a deleted one is removed.
@@ -349,7 +350,7 @@ class Messages:
         """Delete an announced message that was removed from todo/ by an order, as soon as queue-todo answers."""
         self.store.held.add(message)
         self._unread_marks.discard(message)
-        self._orders[message] = marks.DELETED
+        self._orders[message] = HoldOrder.DELETE
         self.withdraw(message, self._clock.now())
         self.store.classify_first(message, partial(self._start_classified, message))
 
@@ -590,22 +591,27 @@ class Messages:
 
         self.changes.make([message], write, done)
 
-    def order_of(self, message: int) -> bytes | None:
-        """Return the order that a message's mark in hold/ is, None if it is none. Raises OSError."""
+    def order_of(self, message: int) -> HoldOrder | None:
+        """Return the order that a message's mark in hold/ has, None if it has none. Raises OSError."""
         if message in self._unread_marks:
             mark = marks.read_mark(self.store.layout, message)
             self._unread_marks.discard(message)
-            if mark is not None and mark in marks.ORDERS:
-                self._orders[message] = mark
+            if mark is not None and mark.order is not None:
+                self._orders[message] = mark.order
+            elif mark is not None and mark.fault:
+                self._log.alert(
+                    f"msg {message} stays on hold, because its mark in hold is not clear: {mark.fault}; "
+                    "delete, bounce or release it"
+                )
         return self._orders.get(message)
 
-    def hold(self, message: int, mark: bytes) -> None:
-        """Prevent further starts of a message that got a mark in hold/; carry the mark out if it is an order."""
+    def hold(self, message: int, order: HoldOrder | None) -> None:
+        """Prevent further starts of a message that got a mark in hold/; carry out the order, if the mark has one."""
         self.store.held.add(message)
         self._stop_waiting(message)
-        if mark in marks.ORDERS:
-            self._unread_marks.discard(message)
-            self._orders[message] = mark
+        self._unread_marks.discard(message)
+        if order is not None:
+            self._orders[message] = order
             self.carry_out_order(message, self._clock.now())
         else:
             self.withdraw(message, self._clock.now())
@@ -652,7 +658,7 @@ class Messages:
         layout = self.store.layout
         if self.store.is_waiting_in_todo(message):
             refused = message in self.deferrals
-            if order == marks.DELETED and (refused or marks.is_marked(layout, "corrupt", message)):
+            if order == HoldOrder.DELETE and (refused or marks.is_marked(layout, "corrupt", message)):
                 # queue-todo does not touch it. A message that is not corrupt is classified first, then comes here; if
                 # the disk refuses that, the message is deleted when queue-todo has put it off.
                 self.changes.make(
@@ -661,15 +667,15 @@ class Messages:
                     lambda made, why: None,
                     self.end,
                 )
-        elif order in (marks.RETURNED, marks.RETURNED_SOME):
-            self._bounce_orders.take(message, order == marks.RETURNED_SOME)
+        elif order != HoldOrder.DELETE:
+            self._bounce_orders.take(message, order == HoldOrder.BOUNCE_SOME)
         elif self._bounce_orders.drop(message) and self.bouncer.drop(message):
             self.end(message)
         return True
 
     def _end_return(self, message: int, held: bytes | None) -> None:
         """Remove the order to bounce some recipients, which is carried out; the others are tried as before."""
-        if self._orders.get(message) != marks.RETURNED_SOME:
+        if self._orders.get(message) != HoldOrder.BOUNCE_SOME:
             self.carry_out_order(message, self._clock.now())  # Another one has taken its place.
             return
         path = self.store.layout.hashed("hold", message)
@@ -680,7 +686,7 @@ class Messages:
             if held is None:
                 commit.unlink(path)
             else:
-                marks.mark(self.store.layout, message, held, commit)
+                marks.mark(self.store.layout, message, HoldMark(held), commit)
 
         def then(message: int) -> None:
             self._forget_order(message)
@@ -689,7 +695,7 @@ class Messages:
                 self._wait_again(message)
 
         def refused(message: int) -> None:
-            self._log.put(logline.hold_message(message, marks.RETURNED_SOME))
+            self._log.put(logline.hold_message(message, HoldOrder.BOUNCE_SOME.value))
 
         def done(changed: int, trouble: str) -> None:
             if trouble:

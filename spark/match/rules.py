@@ -31,6 +31,8 @@ from spark.match.state import NO_FACTS, Bounce, Facts, Level, Message, State
 
 BOUNCE_SENDERS = (b"", b"#@[]")
 LOST_DAEMON = b"oh no! lost "
+# The reason of a hold as earlier versions logged a deletion.
+DELETED_BEFORE = b"deleted by the administrator; it ends when nothing of it is in flight"
 
 # key, id, delivery, address, start, done, result, reason, facts; done and reason may be None.
 DeliveryRow: TypeAlias = tuple[str, int, int, bytes, int, int | None, str, bytes | None, Facts]
@@ -163,8 +165,8 @@ class Rules:
             message.fate = "discarded"
 
     def hold(self, at: int, number: int, why: bytes) -> None:
-        if why.startswith(b"deleted by the administrator"):
-            self.delete(at, number, why)  # As earlier versions logged it.
+        if why == DELETED_BEFORE:
+            self.delete(at, number, why)
 
     def delete(self, at: int, number: int, why: bytes) -> None:
         message = self.messages.get(number)

@@ -15,9 +15,10 @@ import pytest
 
 from queue_admin.checks.inspection import inspect_messages
 from queue_base.home import Home
-from queue_base.queue.hold_marks import DELETED, read_mark
+from queue_base.queue.hold_marks import read_mark
 from queue_base.queue.layout import HELD_BIT, open_layout
 from queue_base.queue.postman import COPIES_MAX
+from queue_wire.files.hold_mark import HoldMark, HoldOrder, unpack_mark
 from queue_wire.pipes.qmtp import GIVE_UP, PIECES_END, pack_envelope, pack_facts, pack_piece
 from support.inject.injectors import OWNER, ROOT, USER, is_empty, only, queued, shared_home, states
 from support.intake.intake_daemon import Client, IntakeDaemon, ask, qmqp, qmtp
@@ -28,6 +29,7 @@ K = re.compile(rb"Kok [0-9]+ qp [0-9]+ ([0-9]+)-[0-9a-z]+")
 # Runs a client as another user: one who may not write to the queue.
 AS_USER = """
 import os, socket, sys
+from queue_wire.files.hold_mark import HoldMark, HoldOrder, unpack_mark
 if os.geteuid() == 0:
     os.setgroups([]), os.setgid(int(sys.argv[1])), os.setuid(int(sys.argv[1]))
 client = socket.socket(socket.AF_UNIX)
@@ -168,12 +170,12 @@ def test_a_message_can_be_on_hold_from_the_beginning(intake: IntakeDaemon) -> No
         held = mess_of(client.answer())
         client.send(qmtp(MAIL, b"ann", [b"bob"]))
         other = mess_of(client.answer())
-        client.send(pack_facts(pieces=True) + pack_piece(MAIL) + pack_facts(hold=DELETED))
+        client.send(pack_facts(pieces=True) + pack_piece(MAIL) + pack_facts(hold=HoldOrder.DELETE.value))
         client.send(PIECES_END + pack_envelope(b"ann", [b"bob"]))
         last = mess_of(client.answer())
     layout = open_layout(intake.home.queue)
     assert [read_mark(layout, each) for each in (held, other, last)] == [
-        b"the filter says so", None, b"held: " + DELETED
+        HoldMark(b"the filter says so"), None, unpack_mark(HoldOrder.DELETE.value + b"\n")
     ]
     envelopes = [os.stat(layout.todo(each)).st_mode & HELD_BIT for each in (held, other, last)]
     assert envelopes == [HELD_BIT, 0, HELD_BIT]

@@ -24,6 +24,7 @@ from queue_smtpd.milter.milter_link import MilterAlerts
 from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
 from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_wire.control.milters import REFUSE, FilterSetup, unpack_milters
+from queue_wire.files.hold_mark import HoldMark
 from support.inject.injectors import only, queued, shared_home
 from support.intake.intake_daemon import IntakeDaemon
 from support.processes.suite import wait_until
@@ -186,7 +187,7 @@ def test_a_message_in_quarantine_is_queued_on_hold(filtered: Filtered) -> None:
     client = filtered.start({b"E": [b"qlooks like spam\0", b"c"]})
     client.sendmail(ANN, [BOB], TEXT)
     found = only(filtered.home)
-    assert read_mark(open_layout(filtered.home.queue), found.number) == b"milter: looks like spam"
+    assert read_mark(open_layout(filtered.home.queue), found.number) == HoldMark(b"milter: looks like spam")
     filtered.daemon.wait_for(b" holds message: looks_like_spam")
 
 
@@ -346,7 +347,7 @@ def test_a_header_that_breaks_the_standard_is_treated_as_the_administrator_wants
         message = only(filtered.home)
         mark = read_mark(open_layout(filtered.home.queue), message.number)
         found.append((mark, (postman / f"{message.number}_no-date").exists(), message.message.endswith(BODY)))
-    assert found == [(None, False, True), (None, True, True), (b"header: no-date", False, True)]
+    assert found == [(None, False, True), (None, True, True), (HoldMark(b"header: no-date"), False, True)]
 
 
 def test_a_header_that_breaks_the_standard_can_be_refused(filtered: Filtered) -> None:

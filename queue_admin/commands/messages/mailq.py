@@ -12,13 +12,13 @@ import click
 from queue_admin.home.chosen import home_of
 from queue_admin.messages.detail import Detail, mark_reason, read_detail, read_done_marks
 from queue_admin.messages.last_results import DeadNexthops, RecipientState, reason_line, recipient_states
+from queue_admin.messages.selectors import is_deleted
 from queue_admin.messages.survey import Snapshot, Stray, survey
 from queue_admin.printable import visible, word
 from queue_admin.progress import Progress
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import Failure, complain
 from queue_base.home import Home
-from queue_base.queue.hold_marks import DELETED
 from queue_base.queue.layout import Layout, open_layout
 from queue_wire.ids import pack_queue_id
 
@@ -81,7 +81,7 @@ def _list(home: Home, before: int) -> tuple[int, int]:
             if read is None or read[0].state not in ("queued", "classified"):
                 continue
             found, detail = read
-            if found.held and mark_reason(layout, "hold", found.message) == DELETED:
+            if is_deleted(layout, found):
                 continue  # It is gone as soon as nothing of it is in flight.
             print("" if count or before else HEADINGS)
             for line in message_lines(layout, found, detail, dead, home.name):

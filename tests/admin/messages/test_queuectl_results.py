@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.queue.hold_marks import DELETED
+from queue_wire.files.hold_mark import HoldOrder, order_mark, pack_mark
 from queue_wire.files.last_result import pack_header, pack_result
 from queue_wire.ids import pack_long_id
 from support.inject.qmail_queue import snapshot
@@ -161,7 +161,7 @@ def test_mailq_marks_what_is_due_and_what_is_on_hold_and_counts(
     deferred, held = queue.classified(remote=b"Tc@d\0"), queue.classified(remote=b"Tc@d\0")
     queue.put(queue.layout.hashed("hold", held), b"ask Jo\n")
     gone = queue.classified(remote=b"Tc@d\0")
-    queue.put(queue.layout.hashed("hold", gone), DELETED + b"\n")
+    queue.put(queue.layout.hashed("hold", gone), pack_mark(order_mark(HoldOrder.DELETE)))
     assert queue.run("mailq") == 0
     shown = lines(capsys)
     ids = {line.split()[0] for line in shown if re.match(r"^[0-9A-F]", line)}

@@ -19,7 +19,7 @@ from queue_admin.messages.selectors import Selectors, read_subject, unpack_size
 from queue_admin.messages.sieve import Bucket
 from queue_admin.messages.survey import Snapshot, survey
 from queue_base.errors import Temporary, Usage
-from queue_base.queue.hold_marks import DELETED
+from queue_wire.files.hold_mark import HoldOrder, order_mark, pack_mark
 from queue_wire.files.last_result import pack_header, pack_result
 from queue_wire.ids import pack_long_id
 from support.inject.qmail_queue import snapshot
@@ -46,7 +46,7 @@ def mails(queue: Queue) -> dict[str, int]:
     found["held"] = queue.classified(b"d@good.example", local=b"Tj@me\0")
     queue.put(queue.layout.hashed("hold", found["held"]), b"Ask Jo\n")
     found["deleted"] = queue.classified(b"spam@bad.example", remote=b"Tr@s.example\0")
-    queue.put(queue.layout.hashed("hold", found["deleted"]), DELETED + b"\n")
+    queue.put(queue.layout.hashed("hold", found["deleted"]), pack_mark(order_mark(HoldOrder.DELETE)))
     return found
 
 

@@ -20,8 +20,8 @@ from queue_admin.views import age_table
 from queue_admin.views.age_table import AgeTable, shape_domain
 from queue_admin.views.queue_walk import PIECE, QueueWalk
 from queue_base.errors import Temporary
-from queue_base.queue.hold_marks import DELETED
 from queue_base.queue.marks_file import MarksFile
+from queue_wire.files.hold_mark import HoldOrder, order_mark, pack_mark
 from queue_wire.files.marks import DoneMarks, identify
 from side_by_side.mail import Routes
 from side_by_side.postfix import Postfix
@@ -200,7 +200,7 @@ def test_a_message_is_in_the_queue_that_its_files_say(queue: Queue, capsys: pyte
     queue.put(queue.layout.hashed("hold", held), b"why\n")
     queue.put(queue.layout.hashed("corrupt", corrupt), b"why\n")
     for deleted in (queue.classified(remote=b"Ta@deleted\0"), queue.queued(recipients=(b"b@deleted",))):
-        queue.put(queue.layout.hashed("hold", deleted), DELETED + b"\n")
+        queue.put(queue.layout.hashed("hold", deleted), pack_mark(order_mark(HoldOrder.DELETE)))
     queue.mess()  # It is being injected, and has no recipients yet.
     expected = {
         (): {"incoming", "active", "also.active", "deferred"},

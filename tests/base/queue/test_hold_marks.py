@@ -10,6 +10,7 @@ from queue_base.home import Home
 from queue_base.queue import hold_marks
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter
+from queue_wire.files.hold_mark import HoldMark
 from queue_wire.ids import unpack_long_id
 from support.queues.queued import classified_message
 from support.send.control import files
@@ -25,7 +26,7 @@ def test_a_mark_that_the_disk_refuses_leaves_no_file(home: Home, monkeypatch: py
 
     monkeypatch.setattr(os, call, refuse)
     with pytest.raises(OSError, match="space"):
-        hold_marks.mark(layout, message, b"ask Jo", Commit())
+        hold_marks.mark(layout, message, HoldMark(b"ask Jo"), Commit())
     assert files(home) == before
 
 

@@ -14,10 +14,10 @@ from queue_base.queue.removal import remove_messages
 from queue_send.admin.bounce_orders import RECIPIENTS_MAX
 from queue_send.admin.orders import Orders
 from queue_send.disk_retry import DiskRetry
-from queue_wire.admin.returning import RecipientSelector, ReturnOrder, pack_return, unpack_return
+from queue_wire.admin.returning import RecipientSelector
 from queue_wire.admin.socket import DELETE, Request, Response
+from queue_wire.files.hold_mark import HoldMark, HoldOrder, order_mark
 from queue_wire.files.recipients import unpack_recipients
-from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id
 from queue_wire.pipes.cleaning import Removal
 from support.processes.suite import Suite, enqueue, wait_until
@@ -132,7 +132,7 @@ def test_without_queue_send_the_order_is_kept_for_its_start(home: Home) -> None:
 def test_an_order_whose_execution_was_killed_is_executed_by_the_next_run(home: Home) -> None:
     message = waiting(home, b"a@c.example", b"b@d.example")
     layout, commit = open_layout(home.queue), Commit()
-    hold_marks.mark(layout, message, b"ask Jo", commit)
+    hold_marks.mark(layout, message, HoldMark(b"ask Jo"), commit)
     hold_marks.mark_return(layout, message, RecipientSelector(b"a@c.example", b""), commit)
     commit.sync()
     file(home, "bounce", message).write_bytes(b"<a@c.example>:\nThe admin")  # Torn by the kill.
@@ -145,11 +145,9 @@ def test_an_order_whose_execution_was_killed_is_executed_by_the_next_run(home: H
 
 def test_a_mark_that_names_nobody_bounces_nobody(home: Home) -> None:
     message = waiting(home, b"a@c.example", b"b@d.example")
-    layout, commit = open_layout(home.queue), Commit()
-    hold_marks.mark(layout, message, hold_marks.RETURNED_SOME, commit, b"garbage")
-    commit.sync()
+    file(home, "hold", message).write_bytes(HoldOrder.BOUNCE_SOME.value + b"\ngarbage")
     with ScriptedSend(home) as send:
-        send.wait_for(f"warning: unable to bounce msg {message}: return: .*; it stays on hold")
+        send.wait_for(f"alert: msg {message} stays on hold, because its mark in hold is not clear: its records are .*")
         assert left(home, message) == [b"a@c.example", b"b@d.example"]
         order(home, "release", long_id(home, message))
         assert send.remote.job()
@@ -194,31 +192,18 @@ def test_other_recipients_of_messages_that_are_held_are_counted(home: Home) -> N
     assert done.stderr == "would have bounced 1 message\n"
 
 
-@pytest.mark.parametrize(
-    "order", [ReturnOrder(RecipientSelector(b"a\nb@c", b""), None), ReturnOrder(RecipientSelector(b"a@c", b"c"), b"")]
-)
-def test_an_order_is_read_as_it_was_written(order: ReturnOrder) -> None:
-    assert unpack_return(pack_return(order)) == order
-
-
-@pytest.mark.parametrize("data", [b"", b"Hx\0", b"Ra@b", b"Ra@b\0Ra@c\0", b"Xa\0", b"Ra@b\0x"])
-def test_an_order_that_is_garbage_or_chooses_nobody_is_refused(data: bytes) -> None:
-    with pytest.raises(FormatError):
-        unpack_return(data)
-
-
 def test_a_deletion_ends_the_work_on_a_bounce_and_spares_the_next_message_of_the_number(home: Home) -> None:
     message = waiting(home, *[b"u%d@c.example" % number for number in range(2 * RECIPIENTS_MAX)])
     layout, loop = open_layout(home.queue), Loop(home)
     try:
         commit = Commit()
-        hold_marks.mark(layout, message, hold_marks.RETURNED, commit)
-        loop.messages.hold(message, hold_marks.RETURNED)
+        hold_marks.mark(layout, message, order_mark(HoldOrder.BOUNCE), commit)
+        loop.messages.hold(message, HoldOrder.BOUNCE)
         for _ in ("local", "remote"):
             loop.turn()  # After the second one, the first recipients are being failed.
-        hold_marks.mark(layout, message, hold_marks.DELETED, commit)
+        hold_marks.mark(layout, message, order_mark(HoldOrder.DELETE), commit)
         commit.sync()
-        loop.messages.hold(message, hold_marks.DELETED)
+        loop.messages.hold(message, HoldOrder.DELETE)
         assert not loop.cleaner.holds(message), "it ends while its failures are being written"
         while not loop.cleaner.holds(message):
             loop.turn()
@@ -264,13 +249,13 @@ def test_an_order_to_bounce_all_takes_the_place_of_one_that_waits_to_bounce_some
     layout, loop = open_layout(home.queue), Loop(home)
     try:
         commit = Commit()
-        hold_marks.mark(layout, first, hold_marks.RETURNED, commit)
+        hold_marks.mark(layout, first, order_mark(HoldOrder.BOUNCE), commit)
         hold_marks.mark_return(layout, second, RecipientSelector(b"a@c.example", b""), commit)
-        loop.messages.hold(first, hold_marks.RETURNED)
-        loop.messages.hold(second, hold_marks.RETURNED_SOME)
-        hold_marks.mark(layout, second, hold_marks.RETURNED, commit)
+        loop.messages.hold(first, HoldOrder.BOUNCE)
+        loop.messages.hold(second, HoldOrder.BOUNCE_SOME)
+        hold_marks.mark(layout, second, order_mark(HoldOrder.BOUNCE), commit)
         commit.sync()
-        loop.messages.hold(second, hold_marks.RETURNED)
+        loop.messages.hold(second, HoldOrder.BOUNCE)
         while loop.messages.is_returning(second):
             loop.turn()
         failures = file(home, "bounce", second).read_bytes()
@@ -298,7 +283,7 @@ def test_the_marks_are_durable_before_the_order_is_removed(home: Home, monkeypat
     monkeypatch.setattr(os, "unlink", seen_unlink)
     monkeypatch.setattr(os, "fsync", seen_fsync)
     try:
-        loop.messages.hold(message, hold_marks.RETURNED_SOME)
+        loop.messages.hold(message, HoldOrder.BOUNCE_SOME)
         loop.settle()
     finally:
         loop.close()

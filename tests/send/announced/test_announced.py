@@ -23,6 +23,7 @@ from queue_send.clock import Clock
 from queue_send.disk_retry import DiskRetry
 from queue_send.messages import announced as module
 from queue_wire.admin.socket import HOLD, TROUBLE, Request, Response
+from queue_wire.files.hold_mark import HoldOrder, order_mark
 from queue_wire.files.marks import DoneMarks, identify
 from queue_wire.files.recipients import pack_marked
 from queue_wire.ids import pack_long_id
@@ -176,7 +177,7 @@ def test_a_record_does_not_say_that_the_log_has_lines_that_were_given_up(home: H
 
 def test_a_bounce_order_does_not_go_on_with_the_next_message_of_its_number(home: Home, loop: Loop) -> None:
     message = classified_message(home, remote=TWO)
-    loop.messages.hold(message, hold_marks.RETURNED)
+    loop.messages.hold(message, HoldOrder.BOUNCE)
     assert loop.messages.is_returning(message)
     loop.messages.end(message)  # Its last recipients were just done, and its bounce was sent.
     assert not loop.messages.is_returning(message)
@@ -733,8 +734,9 @@ def test_a_mark_that_is_made_while_the_notice_arrives_is_removed_with_its_messag
     # The disk is slow: the message is delivered before its mark is there.
     loop.disk.submit(partial(wait_for, made), lambda _: None)
     loop.messages.changes.make(
-        [message], lambda one, commit: hold_marks.mark(layout, one, hold_marks.RETURNED, commit), lambda *_: None,
-        lambda one: loop.messages.hold(one, hold_marks.RETURNED),
+        [message], lambda one, commit: hold_marks.mark(layout, one, order_mark(HoldOrder.BOUNCE), commit),
+        lambda *_: None,
+        lambda one: loop.messages.hold(one, HoldOrder.BOUNCE),
     )  # fmt: skip
     notice = notice_of(home, message)
     if not announced:
@@ -761,8 +763,9 @@ def test_an_order_to_bounce_that_comes_before_the_notice_waits_until_the_message
     layout = open_layout(home.queue)
     loop.messages.arrive(notice_of(home, message), loop.clock.now())
     loop.messages.changes.make(
-        [message], lambda one, commit: hold_marks.mark(layout, one, hold_marks.RETURNED, commit), lambda *_: None,
-        lambda one: loop.messages.hold(one, hold_marks.RETURNED),
+        [message], lambda one, commit: hold_marks.mark(layout, one, order_mark(HoldOrder.BOUNCE), commit),
+        lambda *_: None,
+        lambda one: loop.messages.hold(one, HoldOrder.BOUNCE),
     )  # fmt: skip
     loop.settle()
     assert asked(loop) == [pack_request(ClassifyRequest(message, 0))]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.queue import hold_marks
 from queue_base.queue.layout import open_layout
 from queue_base.queue.removal import remove_messages
 from queue_send import cleaner, disk_retry
 from queue_send.admin.queries import Explainer
 from queue_send.messages.envelopes import BYTES_MAX
 from queue_wire.admin.cause import CONCURRENCY_FULL, DISK_FAILED, IN_FLIGHT, REMOVALS_BEHIND
+from queue_wire.files.hold_mark import HoldOrder
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import Removal
 from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived
@@ -119,7 +119,7 @@ def test_a_notice_that_comes_after_an_order_has_ended_its_message_starts_nothing
     loop.messages.none_late()
     loop.asked.clear()
     if order == "delete":
-        loop.messages.hold(message, hold_marks.DELETED)
+        loop.messages.hold(message, HoldOrder.DELETE)
     else:
         loop.messages.make_due(message)
         loop.settle()
@@ -151,7 +151,7 @@ def test_nothing_of_a_deleted_message_is_started_while_queue_clean_has_still_to_
     loop.messages.none_late()
     loop.messages.arrive(arrived(home, message, *TWO), loop.clock.now())
     loop.settle()
-    loop.messages.hold(message, hold_marks.DELETED)
+    loop.messages.hold(message, HoldOrder.DELETE)
     assert loop.cleaner.holds(message)
     loop.channel.scheduler.apply_settings(settings)
     loop.messages.flush(loop.clock.now())

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spark.match.rules import DELETED_BEFORE
 from support.spark.logs.log_files import GARBAGE, stamp
 from support.spark.logs.log_reference import read_lines
 from support.spark.logs.log_rows import agree
@@ -22,7 +23,7 @@ SIZES = st.sampled_from((70, 71))
 SENDERS = st.sampled_from(("", "#@[]", "a@b"))
 ADDRESSES = st.sampled_from(("local a", "remote b@C", "remote "))
 RESULTS = st.sampled_from(("success: ", "failure: no_#5.1.1", "deferral: x", "report mangled, will defer"))
-WHYS = st.sampled_from(("deleted by the administrator; x", "by the administrator"))
+WHYS = st.sampled_from((DELETED_BEFORE.decode(), "by the administrator"))
 TRIPLES, LEAVING = st.sampled_from(("triple", "double")), st.sampled_from(("", " exitasap"))
 IN_FLIGHT = st.sampled_from((0, 0, 1))
 OTHERS = (

@@ -10,6 +10,7 @@ import pytest
 from queue_base.home import Home
 from queue_base.queue.hold_marks import marked_messages, read_mark, remove_lost_marks
 from queue_base.queue.layout import is_there, open_layout
+from queue_wire.files.hold_mark import HoldMark
 from queue_wire.pipes.qmtp import pack_facts
 from support.faults.kill.kill_calls import EVERY, at_each
 from support.faults.kill.kill_calls import Point as CallPoint
@@ -90,7 +91,7 @@ def test_a_kill_of_queue_intake_loses_no_message_that_was_answered_and_queues_no
             layout = open_layout(home.queue)
             held = [each for each in queued(home) if b"m%d-" % HELD in each.message]
             copied = [name.partition("_")[0] for name in os.listdir(f"{home.queue}/postman")]
-            wrong += ["not on hold" for each in held if read_mark(layout, each.number) != b"spam"]
+            wrong += ["not on hold" for each in held if read_mark(layout, each.number) != HoldMark(b"spam")]
             wrong += ["not copied" for each in held if str(each.number) not in copied]
             marked = marked_messages(layout, "hold")
             wrong += ["another one is on hold" for each in queued(home) if each not in held and each.number in marked]
