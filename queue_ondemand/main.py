@@ -110,7 +110,9 @@ class OnDemandDaemon:
             self._remote.prepare(poll)
         for process in self._keeper.returns:
             wait = min(wait, process.prepare(poll))
-        if self._keeper.has_steps and not self._keeper.leaving:
+        if self._keeper.leaving:
+            return wait  # What falls due is not begun any more.
+        if self._keeper.has_steps:
             return 0.0
         due = [when - now for when in self._keeper.next_times() if when is not None]
         return max(0.0, min(wait, *due)) if due else wait

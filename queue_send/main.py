@@ -147,8 +147,9 @@ class QueueSend:
         wait = min(wait, self._log.prepare(poll, now))
         if self._shutdown.begun and not self._is_delivering:
             wait = min(wait, max(0.0, self._log.limit_wait()))
-        if self._exit_by:
-            wait = min(wait, max(0.0, self._exit_by - time.monotonic()))
+        # After that time only what is in flight is waited for.
+        if (left := self._exit_by - time.monotonic()) > 0:
+            wait = min(wait, left)
         ready = dict(poll.poll(wait * 1000))
         clock.look()
         # Signals are taken in every turn, also if `ready` lacks their descriptor: one may have come after the poll.

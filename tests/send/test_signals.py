@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from queue_base.daemon.lock import take_sendmutex
@@ -52,6 +53,24 @@ def test_after_term_a_queue_todo_that_hangs_is_waited_for_only_for_some_time(hom
         send.signal(signal.SIGTERM)
         # It is told to exit, and does not.
         send.wait_for("status: exiting")
+        assert send.wait() == 0
+
+
+def test_after_term_and_the_time_of_queue_todo_a_delivery_is_waited_for_without_work(
+    home: Home, tmp_path: Path
+) -> None:
+    classified_message(home, remote=[b"b@c"])
+    programs = patched_programs(tmp_path, queue_send="import queue_send.main\nqueue_send.main.TODO_WAIT = 0.2")
+    with ScriptedSend(home, programs=programs) as send:
+        job = send.remote.job()
+        send.signal(signal.SIGTERM)
+        send.wait_for(r"status: local 0/10 remote 1/250 exitasap")
+        time.sleep(0.5)
+        process = psutil.Process(send.pid)
+        before = sum(process.cpu_times()[:2])
+        time.sleep(1.0)
+        assert sum(process.cpu_times()[:2]) - before < 0.3
+        send.remote.report(job, b"Kok")
         assert send.wait() == 0
 
 
