@@ -14,15 +14,19 @@ from collections.abc import Iterator
 
 END = b"\n\n"
 TEXT_MAX = 1000  # Bytes of the text of one failure.
+BRIEF_MAX = 250  # Of one in a file that has very many: no report has so many reasons, but each has the status.
 _TAIL_MAX = 200  # Bytes of these for its last lines, which have the decision, such as "Giving up".
 _CUT = b" [...]\n"
 _PARAGRAPH_MAX = 65536  # Bytes of one paragraph that the reader examines; ours have at most 2,010.
 _PARTS = 256  # Dicts that the reader uses instead of a single one, which would pause the program each time it grows.
 
 
-def pack_failure(recipient: bytes, text: bytes) -> bytes:
-    """Return the paragraph for one recipient. Newlines in the address become `_`; the text is that of clean_text."""
+def pack_failure(recipient: bytes, text: bytes, brief: bool = False) -> bytes:
+    """Return the paragraph for one recipient. Newlines in the address become `_`; the text is that of clean_text, or
+    the beginning and the end of that.
+    """
     body = clean_text(text) or b"No reason was reported."
+    body = _shorten(body, BRIEF_MAX) if brief else body
     return b"<%s>:\n%s%s" % (recipient.replace(b"\n", b"_"), body, END)
 
 
@@ -34,11 +38,11 @@ def clean_text(text: bytes) -> bytes:
     return _shorten(b"\n".join(line for line in text.split(b"\n") if line.strip(b"\r")))
 
 
-def _shorten(body: bytes) -> bytes:
-    if len(body) <= TEXT_MAX:
+def _shorten(body: bytes, most: int = TEXT_MAX) -> bytes:
+    if len(body) <= most:
         return body
-    tail = body[-_TAIL_MAX:].partition(b"\n")[2]
-    head = body[: TEXT_MAX - len(_CUT) - len(tail)].rstrip(b"\n")
+    tail = body[-min(_TAIL_MAX, most // 3) :].partition(b"\n")[2]
+    head = body[: most - len(_CUT) - len(tail)].rstrip(b"\n")
     return head + (_CUT + tail).rstrip(b"\n")
 
 

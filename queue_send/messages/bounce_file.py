@@ -1,19 +1,22 @@
 """bounce/I: the permanent failures of a message, which its bounce tells of. Functions raise OSError.
 
 A failure is a paragraph (queue_wire.failures). A crash may leave a part of one, which was never synced; the next
-failure takes its place.
+failure takes its place. In a file of BRIEF_FROM bytes the texts of further failures are brief, and one of BOUNCE_MAX
+bytes gets no more; the bounce says so.
 """
 
-import errno
 import os
 from collections.abc import Generator, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from queue_base.durable import Commit, write_all
 from queue_base.queue.layout import FILE_MODE, Layout
 from queue_wire.failures import END, FailureReader, pack_failure, whole_length
 
-BOUNCE_MAX = 128 * 1024 * 1024  # Bytes of bounce/I: over 60,000 failures of the longest addresses and texts.
+BOUNCE_MAX = 128 << 20  # Bytes of bounce/I that are read; those of over 60,000 failures of the longest addresses.
+BRIEF_FROM = 16 << 20  # A report has much less room for reasons.
+AND_OTHERS = b"There were further failures than this report can list."
 BOUNCE_PIECE = 16 * 1024  # Bytes of it that are read at a time.
 
 
@@ -32,18 +35,20 @@ def append_failures(layout: Layout, failures: list[FailedRecipient]) -> None:
     """
     commit = Commit()
     ends: dict[str, int] = {}
-    texts: dict[int, list[bytes]] = {}
+    of: dict[int, list[FailedRecipient]] = {}
     for failure in failures:
-        texts.setdefault(failure.message, []).append(pack_failure(failure.recipient, failure.text))
+        of.setdefault(failure.message, []).append(failure)
     try:
-        for message, paragraphs in texts.items():
+        for message, found in of.items():
             path = layout.bounce(message)
             commit.removed(path)  # Its name is synced, too, if it is new.
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             try:
-                ends[path] = _cut(handle)
-                os.lseek(handle, ends[path], os.SEEK_SET)
-                write_all(handle, b"".join(paragraphs))
+                end = ends[path] = _cut(handle)
+                os.lseek(handle, end, os.SEEK_SET)
+                brief = end >= BRIEF_FROM
+                if end < BOUNCE_MAX:
+                    write_all(handle, b"".join([pack_failure(each.recipient, each.text, brief) for each in found]))
             except BaseException:
                 os.close(handle)
                 raise
@@ -59,10 +64,7 @@ def append_failures(layout: Layout, failures: list[FailedRecipient]) -> None:
 
 
 def read_failures(layout: Layout, message: int) -> Generator[None, None, Iterator[tuple[bytes, bytes]] | None]:
-    """Return the (recipient, text) pairs of bounce/I, None if there are none; yield between its pieces.
-
-    EFBIG for a file of more than BOUNCE_MAX bytes.
-    """
+    """Return the (recipient, text) pairs of bounce/I, None if there are none; yield between its pieces."""
     reader = FailureReader()
     path = layout.bounce(message)
     try:
@@ -71,14 +73,16 @@ def read_failures(layout: Layout, message: int) -> Generator[None, None, Iterato
     except FileNotFoundError:
         return None
     try:
-        if os.fstat(handle).st_size > BOUNCE_MAX:
-            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
-        while data := os.read(handle, BOUNCE_PIECE):
+        left = BOUNCE_MAX
+        while left and (data := os.read(handle, min(left, BOUNCE_PIECE))):
+            left -= len(data)
             reader.feed(data)
             yield
     finally:
         os.close(handle)
-    return reader.take() if len(reader) else None
+    if not len(reader):
+        return None
+    return reader.take() if left else chain(reader.take(), [(b"", AND_OTHERS)])
 
 
 def _cut(handle: int) -> int:

@@ -35,7 +35,7 @@ AT_ONCE = 4  # Processes. Each syncs, and they share the disk with the mail.
 AGAIN_A_TURN = 200  # Bounces that one turn of the loop tries again.
 
 # Errors that trying again does not change: the record of failures, or info/, cannot be read.
-LASTING = {errno.ENOENT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.ENXIO}
+LASTING = {errno.ENOENT, errno.EISDIR, errno.ELOOP, errno.ENXIO}
 # Errors that end without anybody's help. If the header cannot be read for another reason, the bounce is sent without.
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
 

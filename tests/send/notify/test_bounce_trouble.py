@@ -11,8 +11,15 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
-from queue_send.messages.bounce_file import BOUNCE_MAX, BOUNCE_PIECE, FailedRecipient, append_failures
-from queue_wire.failures import pack_failure
+from queue_send.messages import bounce_file
+from queue_send.messages.bounce_file import (
+    AND_OTHERS,
+    BOUNCE_MAX,
+    BOUNCE_PIECE,
+    FailedRecipient,
+    append_failures,
+)
+from queue_wire.failures import BRIEF_MAX, pack_failure, unpack_failures
 from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
 
@@ -72,12 +79,6 @@ def a_directory(path: str) -> None:
     os.mkdir(path)
 
 
-
-def too_large(path: str) -> None:
-    Path(path).write_bytes(OLD_FAILURE)
-    os.truncate(path, BOUNCE_MAX + 1)
-
-
 def a_loop(path: str) -> None:
     os.symlink(path, path)
 
@@ -86,7 +87,6 @@ def a_loop(path: str) -> None:
     ("make", "why"),
     [
         (a_directory, "is a directory"),
-        (too_large, "file too large"),
         (a_loop, "too many levels of symbolic links"),
     ],
 )
@@ -104,6 +104,34 @@ def test_a_bounce_file_that_cannot_be_read_parks_its_message(
     assert why in Path(layout.hashed("corrupt", message)).read_text()
     assert os.path.lexists(layout.bounce(message)) and os.path.exists(layout.hashed("info", message))
     assert bounces(home) == []
+
+
+def test_a_bounce_file_that_is_too_large_is_bounced_as_far_as_it_is_read(home: Home) -> None:
+    # It was parked by an earlier version, and is released.
+    message = classified_message(home, bounce=OLD_FAILURE)
+    layout = open_layout(home.queue)
+    os.truncate(layout.bounce(message), BOUNCE_MAX + 1)
+    with ScriptedSend(home) as send:
+        send.wait_for(rf"bounce msg {message} qp \d+")
+        assert send.clean.removed() == message
+    [text] = bounces(home)
+    assert b"<x@c>:\nnever\n" in text and AND_OTHERS in text
+
+
+def test_what_is_appended_to_a_large_bounce_file_is_brief_and_keeps_its_status(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = open_layout(home.queue)
+    monkeypatch.setattr(bounce_file, "BRIEF_FROM", 1000)
+    monkeypatch.setattr(bounce_file, "BOUNCE_MAX", 2000)
+    text = b"192.0.2.1 does not like recipient.\nRemote host said: 550 5.1.1 " + b"x" * 5000 + b"\nGiving up.\n"
+    for number in range(100):
+        append_failures(layout, [FailedRecipient(7, b"user%d@c" % number, text)])
+    data = Path(layout.bounce(7)).read_bytes()
+    assert 2000 <= len(data) < 2300
+    first, second, *_ = unpack_failures(data)
+    assert len(first[1]) > 900 and len(second[1]) <= BRIEF_MAX
+    assert b"550 5.1.1 x" in second[1] and second[1].endswith(b"[...]\nGiving up.")
 
 
 def test_a_message_whose_header_cannot_be_read_is_bounced_without_it(home: Home) -> None:
@@ -136,10 +164,10 @@ def test_a_piece_of_any_length_is_cut_off_before_the_next_failure(home: Home, le
     assert Path(layout.bounce(message)).read_bytes() == OLD_FAILURE + pack_failure(b"b@c", b"no")
 
 
-def test_a_bounce_file_too_large_to_read_still_loses_its_piece(home: Home) -> None:
-    message = classified_message(home)
+def test_a_large_bounce_file_loses_its_piece_too(home: Home) -> None:
+    message = classified_message(home, bounce=OLD_FAILURE)
     path = open_layout(home.queue).bounce(message)
-    too_large(path)
+    os.truncate(path, BOUNCE_MAX - 9)
     with open(path, "ab") as stream:
         stream.write(b"\n\n<half")
     append_failures(open_layout(home.queue), [FailedRecipient(message, b"b@c", b"no")])
