@@ -220,7 +220,7 @@ class Explainer:
         active, running, settings = len(scheduler.attempts), scheduler.in_flight, scheduler.settings
         if stopped:
             return Cause(stopped, self._kind, since, some=running)
-        if active >= settings.active:
+        if not scheduler.has_room:
             return Cause(cause.ACTIVE_FULL, self._kind, since, some=active, limit=settings.active)
         if running >= settings.concurrency:
             return Cause(cause.CONCURRENCY_FULL, self._kind, since, some=running, limit=settings.concurrency)

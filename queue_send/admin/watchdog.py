@@ -8,6 +8,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from itertools import islice
 from math import isqrt
 from typing import NamedTuple
 
@@ -274,12 +275,14 @@ class OverdueSearch:
             self._judge(message, now, self._explainer.due(0, stopped))
         yield
         if not self._alerts.lines and admission.new > LOOKS:
-            # They are in the order of their arrival, so a binary search tells how many are overdue.
-            overdue = bisect_left(range(admission.new), True, key=lambda at: not self._is_overdue(at, now))
+            # Those of a submitter are in the order of their arrival, so a binary search tells how many are overdue.
+            overdue = 0
+            for queue in islice(admission.new_queues(), LOOKS):
+                overdue += bisect_left(range(len(queue)), True, key=lambda at: not self._is_overdue(queue[at], now))
             self._alerts.count(max(0, overdue - LOOKS))
 
-    def _is_overdue(self, place: int, now: float) -> bool:
-        dates = self._look(self._scheduler.admission.classes[0].new_at(place), None)
+    def _is_overdue(self, message: int, now: float) -> bool:
+        dates = self._look(message, None)
         return dates is not None and self.rule.is_overdue(dates, now)
 
     def _search_deferred(self, stopped: bytes, now: float) -> Iterator[None]:

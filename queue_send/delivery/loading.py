@@ -122,20 +122,21 @@ class Loader:
         """Return who has submitted a message: the user with a uid, if that is known and is not one of our daemons."""
         return submitter_of(sender, None if uid in self._trusted else uid)
 
-    def destination(self, notice: Notice) -> tuple[bytes | None, int]:
-        """Return the nexthop of a new message and the end of its lifetime, as its notice tells.
+    def destination(self, notice: Notice) -> tuple[bytes | None, int, bytes | None]:
+        """Return the nexthop of a new message, the end of its lifetime, and its submitter, as its notice tells.
 
-        The nexthop is None if the message has several recipients, or its notice is a short one.
+        The nexthop is None if the message has several recipients. If its notice is a short one, nothing is known.
         """
         if not isinstance(notice, Arrived):
-            return None, 0
+            return None, 0, None
+        submitter = self._submitter(notice.sender, notice.uid)
         letter = LOCAL if self._kind == "local" else REMOTE
         addresses = [address for channel, address in notice.recipients if channel == letter]
         if len(addresses) != 1:
-            return None, 0
+            return None, 0, submitter
         nexthop = self._choices.name(self._kind, addresses[0])
         lifetime = self._config.current.lifetime(notice.sender)
-        return nexthop, self._clock.from_disk(notice.birth // 1_000_000) + lifetime
+        return nexthop, self._clock.from_disk(notice.birth // 1_000_000) + lifetime, submitter
 
     def group(
         self, attempt: Attempt, recipients: list[Recipient], tried: Collection[int]

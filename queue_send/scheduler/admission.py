@@ -2,7 +2,8 @@
 Pure.
 
 So neither new mail nor deferred mail delays the other, however much of it there is. Probes are loaded before both. One
-of ten messages is of a lower class, if any of these waits and may be loaded, so that none is starved.
+of ten messages is of a lower class, if any of these waits and may be loaded, so that none is starved. Of new mail the
+submitters take turns (new_mail.py).
 """
 
 from collections import deque
@@ -11,16 +12,21 @@ from itertools import islice
 
 from queue_send.scheduler.fifo import Fifo
 from queue_send.scheduler.message_classes import MessageClasses
+from queue_send.scheduler.new_mail import LoadedCounts, NewMail
 from queue_send.scheduler.waiting import LONG_AGO, Waiting
 
 FLOOR = 9  # After so many of higher classes comes one of a lower class.
+
+# What may be loaded: only for destinations that are known to take mail promptly, also new mail of submitters of whom
+# few messages are loaded, or all.
+BRISK, FEW, ALL = range(3)
 
 
 class ClassAdmission:
     """The messages of one class that are not loaded, by their numbers."""
 
-    def __init__(self) -> None:
-        self._new = Fifo()
+    def __init__(self, loaded: LoadedCounts) -> None:
+        self._new = NewMail(loaded)
         self._readmitted: deque[int] = deque()
         self._waiting = Waiting()
         self._new_is_next = True
@@ -29,9 +35,9 @@ class ClassAdmission:
         """Return the number of entries; a message may have two."""
         return len(self._waiting) + len(self._new) + len(self._readmitted)
 
-    def add_new(self, message: int) -> None:
+    def add_new(self, message: int, submitter: bytes | None = None) -> None:
         """Add a new message."""
-        self._new.put(message)
+        self._new.put(message, submitter)
 
     def add_deferred(self, message: int, due: int, flushed: bool) -> None:
         """Add a deferred message with the next attempt in the mtime of its file; `flushed` makes it due now."""
@@ -49,17 +55,18 @@ class ClassAdmission:
         """Make all deferred messages due, in their order."""
         self._waiting.make_due()
 
-    def next(self, now: float) -> tuple[int, int | None] | None:
+    def next(self, now: float, level: int = ALL) -> tuple[int, int | None] | None:
         """Return (message, expected next attempt in the mtime of its file, or None for any); None if nothing is due.
 
-        If the file has another next attempt, the message was tried in between and has another entry.
+        If the file has another next attempt, the message was tried in between and has another entry. `level`: what may
+        be loaded. Readmitted messages always may.
         """
-        due = self._waiting.first_due()
-        deferred_is_due = due is not None and due <= now
         if self._readmitted:
             return self._readmitted.popleft(), None
-        if self._new and (self._new_is_next or not deferred_is_due):
-            message = self._new.take()
+        due = self._waiting.first_due() if level == ALL else None
+        deferred_is_due = due is not None and due <= now
+        if self.has_new(level) and (self._new_is_next or not deferred_is_due):
+            message = self._new.take(level < ALL)
             assert message is not None
             self._new_is_next = False
             return message, None
@@ -69,20 +76,30 @@ class ClassAdmission:
         due, key = self._waiting.pop()
         return key >> 1, None if key & 1 else due % LONG_AGO
 
-    def is_turn_of_new(self, now: float) -> bool:
+    def has_new(self, level: int = ALL) -> bool:
+        """Return whether there is a new message that may be loaded."""
+        return level > BRISK and self._new.has(level < ALL)
+
+    def is_turn_of_new(self, now: float, level: int) -> bool:
         """Return whether a new message may be loaded next, if there is one."""
-        if self._readmitted or self._new_is_next:
+        if self._readmitted or self._new_is_next or level < ALL:
             return not self._readmitted
         due = self._waiting.first_due()
         return due is None or due > now
+
+    def sort(self, submitter: bytes) -> None:
+        """Note that few messages of a submitter are loaded now, or no longer few."""
+        self._new.sort(submitter)
 
     def end_turn_of_new(self) -> None:
         """A message was loaded as a new one that `next` did not return: deferred mail is next."""
         self._new_is_next = False
 
-    def next_time(self, now: float) -> float | None:
+    def next_time(self, now: float, level: int = ALL) -> float | None:
         """Return when `next` will return a message, in seconds since the epoch; None if there is none."""
-        return now if self._readmitted or self._new else self._waiting.first_due()
+        if self._readmitted or self.has_new(level):
+            return now
+        return self._waiting.first_due() if level == ALL else None
 
     def is_next(self, message: int) -> bool:
         """Return whether a message is new or readmitted, and so due whatever the mtime of its file."""
@@ -106,9 +123,9 @@ class ClassAdmission:
         """The number of new messages."""
         return len(self._new)
 
-    def new_at(self, index: int) -> int:
-        """Return a new message by its index; the oldest is at 0."""
-        return self._new[index]
+    def new_queues(self) -> Iterator[Fifo]:
+        """Yield the new messages of each submitter, the oldest first."""
+        return self._new.queues()
 
     @property
     def entries(self) -> int:
@@ -138,7 +155,8 @@ class Admission:
     def __init__(self, known: MessageClasses | None = None) -> None:
         """`known` says of which class a message is."""
         self._known = known or MessageClasses()
-        self.classes = [ClassAdmission()]
+        self._loaded = LoadedCounts()
+        self.classes = [ClassAdmission(self._loaded)]
         self._credit = 0  # How many of the first class were loaded since one of a lower class was.
 
     def __len__(self) -> int:
@@ -154,11 +172,23 @@ class Admission:
     def make(self, rank: int) -> None:
         """Make the classes up to a rank, as far as they are not there."""
         while len(self.classes) <= rank:
-            self.classes.append(ClassAdmission())
+            self.classes.append(ClassAdmission(self._loaded))
 
-    def add_new(self, message: int) -> None:
+    def add_new(self, message: int, submitter: bytes | None = None) -> None:
         """Add a new message."""
-        self.of(message).add_new(message)
+        self.of(message).add_new(message, submitter)
+
+    def count_load(self, submitter: bytes) -> None:
+        """Count a message of a submitter that is loaded."""
+        if self._loaded.add(submitter):
+            for each in self.classes:
+                each.sort(submitter)
+
+    def count_unload(self, submitter: bytes) -> None:
+        """Count a message of a submitter that is not loaded any more."""
+        if self._loaded.remove(submitter):
+            for each in self.classes:
+                each.sort(submitter)
 
     def add_deferred(self, message: int, due: int, flushed: bool) -> None:
         """Add a deferred message (ClassAdmission.add_deferred)."""
@@ -190,12 +220,12 @@ class Admission:
         for each in self.classes:
             each.flush()
 
-    def next_time(self, now: float, lower: bool = True) -> float | None:
+    def next_time(self, now: float, lower: bool = True, level: int = ALL) -> float | None:
         """Return when a message may be loaded, in seconds since the epoch; None if there is none.
 
         Without `lower` only the first class counts.
         """
-        times = [each.next_time(now) for each in (self.classes if lower else self.classes[:1])]
+        times = [each.next_time(now, level) for each in (self.classes if lower else self.classes[:1])]
         return min((each for each in times if each is not None), default=None)
 
     def is_next(self, message: int) -> bool:

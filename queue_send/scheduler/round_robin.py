@@ -30,7 +30,7 @@ LONG = 15.0  # Seconds. A destination is slow if its jobs take longer.
 BRIEF = 0.5  # Seconds. A destination is prompt if its jobs take less.
 SPARE = 2 / 5  # The part of the places that a slow job must leave free.
 LEAST = 1 / 8  # The part of the places that slow jobs may always take.
-KNOWN_MAX = 20_000  # Destinations whose pace is known, about 200 bytes each.
+KNOWN_MAX = 20_000  # Destinations that are known to be slow, and as many others, about 200 bytes each.
 FLOOR = 9  # After so many jobs of the first class comes one of a lower class.
 SKIPPED_AT_ONCE = 500  # Destinations without a place that one call examines.
 
@@ -58,7 +58,10 @@ class RoundRobin:
         self._first = ReadyList(False)
         self._lower = ReadyList(True)
         self._credit = 0  # How many of the first class have started while one of a lower class was ready.
-        self._seconds: dict[bytes, float] = {}  # Average seconds of a job; the latest at the end.
+        # Average seconds of a job; the latest at the end. Those of slow destinations are apart, so that very many of
+        # them do not make the others forgotten.
+        self._seconds: dict[bytes, float] = {}
+        self._slow_seconds: dict[bytes, float] = {}
         self._running = [0, 0, 0, 0]
         self._total = 0
         self._shares = Shares()
@@ -212,8 +215,12 @@ class RoundRobin:
     def _pace(self, destination: Destination) -> int:
         seconds = self._seconds.get(destination.name)
         if seconds is None:
-            return UNTESTED
-        return SLOW if seconds > LONG else STEADY if seconds > BRIEF else PROMPT
+            return SLOW if destination.name in self._slow_seconds else UNTESTED
+        return STEADY if seconds > BRIEF else PROMPT
+
+    def is_brisk(self, nexthop: bytes) -> bool:
+        """Return whether a destination is known to be prompt or steady."""
+        return nexthop in self._seconds
 
     def count_start(self, entry: Entry, destination: Destination, now: float) -> None:
         """Count the start of a job."""
@@ -237,21 +244,28 @@ class RoundRobin:
                 entry.pace = SLOW
 
     def count_end(self, entry: Entry, host_failed: bool, now: float) -> None:
-        """Count the end of a job. Its time makes up a quarter of the new average, unless the host failed."""
+        """Count the end of a job. Its time makes up a quarter of the new average, unless the host failed.
+
+        One that was never reached is slow if that took long, and not known otherwise.
+        """
         places = len(entry.recipients)
         self._running[entry.pace] -= places
         self._total -= places
         for share in self._shares.count_end(entry, entry.pace < STEADY):
             self.add_next_of(share)
         entry.pace = ENDED
-        if host_failed and entry.nexthop in self._seconds:
-            return
+        name = entry.nexthop
         seconds = max(0.0, now - entry.started)
-        before = self._seconds.pop(entry.nexthop, seconds)
-        self._seconds[entry.nexthop] = (3.0 * before + seconds) / 4.0
-        if len(self._seconds) > KNOWN_MAX:
-            del self._seconds[next(iter(self._seconds))]
+        if host_failed and (name in self._seconds or name in self._slow_seconds or seconds <= LONG):
+            return
+        before = self._seconds.pop(name, seconds) if name in self._seconds else self._slow_seconds.pop(name, seconds)
+        average = (3.0 * before + seconds) / 4.0
+        known = self._slow_seconds if average > LONG else self._seconds
+        known[name] = average
+        if len(known) > KNOWN_MAX:
+            del known[next(iter(known))]
 
     def forget(self, nexthop: bytes) -> None:
         """Remove the average of a destination whose host failed."""
         self._seconds.pop(nexthop, None)
+        self._slow_seconds.pop(nexthop, None)

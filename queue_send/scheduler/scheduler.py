@@ -9,7 +9,9 @@ message cannot be read.
 Starting: `start` returns at most one Start. The caller reports the end of the job with `end_job`.
 Expiry: `expire` is to be called at `next_expiry`. The caller reports the end of each Expire with `end_expired`.
 
-- At most `active` messages are loaded. New mail and due deferred mail are loaded alternately (admission.py).
+- At most `active` messages are loaded. New mail and due deferred mail are loaded alternately (admission.py). An eighth
+  of the active set is kept for destinations that are known to take mail promptly or steadily, and half of that eighth
+  also for new mail of submitters of whom few messages are loaded.
 - Destinations start jobs in round-robin order (round_robin.py). Each destination has a concurrency window. Its queue
   has no more entries than the window can use; further messages overflow: they stay on the disk, and are loaded again
   when there is room (overflow.py). A new message whose destination is known overflows at once, so mail for a
@@ -32,7 +34,7 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from queue_base.limits import RateLimited
-from queue_send.scheduler.admission import Admission, ClassAdmission
+from queue_send.scheduler.admission import ALL, BRISK, FEW, Admission, ClassAdmission
 from queue_send.scheduler.destination import Destination, SharedRelay
 from queue_send.scheduler.fifo import Fifo
 from queue_send.scheduler.message_classes import MessageClasses
@@ -57,7 +59,8 @@ TRIED_MAX = 200_000  # Recipients remembered as tried, about 70 bytes each. The 
 SUSPENDED_MAX = 100_000  # Suspended messages remembered, 8 bytes each. The others wait for their next attempt.
 QUEUED_AHEAD_MAX = 1000  # Entries in the queue of a destination that has no room, to save their second load.
 LAST_WAIT = 3600.0  # Seconds after its lifetime in which a queued message gets its last attempt; else it fails.
-DESTINATIONS_MAX = 5000  # With more, new mail for further destinations waits for its load in order of arrival.
+# With more, new mail for further destinations waits for its load by submitter, unless they are brisk.
+DESTINATIONS_MAX = 5000
 # Messages of the overflows of dead destinations that are loaded, to be deferred, each SUSPEND_PAUSE seconds. One takes
 # some 20 microseconds, so this takes at most two percent of a processor.
 OVERFLOW_SUSPENDED = 20
@@ -74,6 +77,7 @@ SWEEP_STEP = 0.005  # the seconds between two such calls,
 SWEEP_PAUSE = 1.0  # and between two rounds.
 
 _NONE: Sequence[Action] = ()
+_EMPTY: deque[Destination] = deque()
 
 
 class Scheduler:
@@ -100,7 +104,9 @@ class Scheduler:
         self._actions: list[Action] = []
         self._suspended_count = 0
         self._with_overflow: dict[bytes, Destination] = {}
-        self._with_room: deque[Destination] = deque()  # Destinations with overflow and room for it.
+        self._with_room: deque[Destination] = deque()  # Destinations with overflow and room for it,
+        self._brisk_with_room: deque[Destination] = deque()  # those of them that are known to be brisk.
+        self._brisk_is_next = True
         self._lower_with_room: deque[Destination] = deque()  # The same for overflow of lower classes.
         self._overflow_is_next = True
         self._in_turn: set[int] = set()  # Messages of an overflow that are being read.
@@ -149,21 +155,27 @@ class Scheduler:
 
     # Waiting messages
 
-    def add_new(self, message: int, nexthop: bytes | None = None, expires: int = 0) -> None:
-        """Add a new message.
+    def add_new(
+        self, message: int, nexthop: bytes | None = None, expires: int = 0, submitter: bytes | None = None
+    ) -> None:
+        """Add a new message, and its submitter if he is known.
 
         If all its recipients have the same nexthop, and it is known, the message waits in this destination's overflow.
         `expires` is then the end of its lifetime.
         """
         self.waiting.add(message)
-        known = self.destinations
-        if nexthop is None or (nexthop not in known and len(known) >= DESTINATIONS_MAX):
-            self.admission.add_new(message)
+        if nexthop is None or not self._may_overflow(nexthop):
+            self.admission.add_new(message, submitter)
             return
         destination = self._destination(nexthop)
         destination.overflow_of(self._classes.rank(message)).put(message, expires)
         self._with_overflow[nexthop] = destination
         self._load_overflow(destination)
+
+    def _may_overflow(self, nexthop: bytes) -> bool:
+        """Return whether a new message may wait in the overflow of a destination before it is loaded."""
+        known = self.destinations
+        return nexthop in known or len(known) < DESTINATIONS_MAX or self.round_robin.is_brisk(nexthop)
 
     def add_deferred(self, message: int, due: int, flushed: bool = False, latest: int | None = None) -> None:
         """Add a deferred message; `due` is the next attempt that the mtime of its file has.
@@ -200,8 +212,10 @@ class Scheduler:
             self._in_turn.discard(message)
 
     def _unload(self, message: int) -> None:
-        del self.attempts[message]
+        attempt = self.attempts.pop(message)
         self._lower_attempts.discard(message)
+        if attempt is not None and attempt.submitter is not None:
+            self.admission.count_unload(attempt.submitter)
 
     def holds(self, message: int) -> bool:
         """Return whether a message is loaded, or being read."""
@@ -245,12 +259,15 @@ class Scheduler:
             first = self._sweep_at if first is None else min(first, self._sweep_at)
         may_load, lower = self._may_load, self._may_load_lower(waits)
         if may_load:
-            if self._with_room or (self._lower_with_room and lower):
+            level = self._load_level
+            if self._brisk_with_room:
+                return now
+            if level == ALL and (self._with_room or (self._lower_with_room and lower)):
                 return now
             if self._to_suspend:
                 suspend = now if self._may_suspend else self._suspend_at
                 first = suspend if first is None else min(first, suspend)
-            load = self.admission.next_time(now, lower)
+            load = self.admission.next_time(now, lower, level)
             if load is not None and (first is None or load < first):
                 first = load
         return first if first is None or first > now else now
@@ -268,14 +285,30 @@ class Scheduler:
 
         Messages of lower classes leave room for the first class, at least their share of it.
         """
-        loaded, active = len(self.attempts), self.settings.active
-        if loaded >= active:
-            loaded -= max(0, len(self._lower_attempts) - self.settings.lower_active)
-        return loaded < active and self.in_flight < self.settings.concurrency
+        return self.in_flight < self.settings.concurrency and self._free_active > 0
+
+    @property
+    def _free_active(self) -> int:
+        """How many more messages may be loaded."""
+        free = self.settings.active - len(self.attempts)
+        if free <= self.settings.kept_active:
+            free += max(0, len(self._lower_attempts) - self.settings.lower_active)
+        return free
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the active set has room for any message."""
+        return self._load_level == ALL
+
+    @property
+    def _load_level(self) -> int:
+        """What may be loaded, if `_may_load`."""
+        free, kept = self._free_active, self.settings.kept_active
+        return ALL if free > kept else FEW if free > kept // 2 else BRISK
 
     def _may_load_lower(self, first_waits: bool) -> bool:
         """Return whether a message of a lower class may be loaded, if any may."""
-        if len(self.attempts) >= self.settings.active:
+        if len(self.attempts) >= self.settings.active - self.settings.kept_active:
             return False
         return not first_waits or len(self._lower_attempts) < self.settings.lower_active
 
@@ -285,7 +318,7 @@ class Scheduler:
 
     def _first_waits(self, now: float) -> bool:
         """Return whether mail of the first class waits that may be loaded or started as soon as there is a place."""
-        if self.round_robin.has_first or self._with_room:
+        if self.round_robin.has_first or self._with_room or self._brisk_with_room:
             return True
         return self.admission.classes[0].is_due(now)
 
@@ -324,25 +357,35 @@ class Scheduler:
         return None
 
     def _next_of_class(self, admission: ClassAdmission, lower: bool, now: float) -> tuple[int, int | None] | None:
-        with_room = self._lower_with_room if lower else self._with_room
-        if with_room and admission.is_turn_of_new(now) and (self._overflow_is_next or not admission.new):
-            found = self._next_overflow(lower)
+        level = self._load_level
+        with_room = self._overflows_with_room(lower, level)
+        takes_turn = self._overflow_is_next or not admission.has_new(level)
+        if with_room and takes_turn and admission.is_turn_of_new(now, level):
+            found = self._next_overflow(lower, level)
             if found is not None:
                 self._overflow_is_next = False
                 admission.end_turn_of_new()
                 return found
         self._overflow_is_next = True
-        return admission.next(now)
+        return admission.next(now, level)
 
-    def _next_overflow(self, lower: bool) -> tuple[int, None] | None:
-        with_room = self._lower_with_room if lower else self._with_room
-        while with_room:
+    def _overflows_with_room(self, lower: bool, level: int) -> deque[Destination]:
+        """Return the destinations of which one message of the overflow may be loaded next."""
+        if lower:
+            return self._lower_with_room if level == ALL else _EMPTY
+        if self._brisk_with_room and (self._brisk_is_next or level < ALL or not self._with_room):
+            return self._brisk_with_room
+        return self._with_room if level == ALL else _EMPTY
+
+    def _next_overflow(self, lower: bool, level: int) -> tuple[int, None] | None:
+        while with_room := self._overflows_with_room(lower, level):
             destination = with_room[0]
             # Tested each time: the message loaded last may have taken the room.
             room = destination.room_for(lower) > 0 and not destination.dead
             message = destination.overflow_of(lower).take() if room else None
             if message is not None:
                 self._in_turn.add(message)
+                self._brisk_is_next = with_room is not self._brisk_with_room
                 return message, None
             if lower:
                 with_room.popleft().lower_loading = False
@@ -403,6 +446,8 @@ class Scheduler:
         attempt.loaded_at = now
         attempt.loading = True
         attempt.rank = self._classes.rank(attempt.message)
+        if attempt.submitter is not None:
+            self.admission.count_load(attempt.submitter)
         if attempt.message in self._in_turn:
             self._in_turn.remove(attempt.message)
             attempt.in_turn = True
@@ -477,7 +522,8 @@ class Scheduler:
             return
         if not destination.loading and destination.overflow and destination.room_for(0) > 0:
             destination.loading = True
-            self._with_room.append(destination)
+            brisk = self.round_robin.is_brisk(destination.name)
+            (self._brisk_with_room if brisk else self._with_room).append(destination)
         if destination.lower_overflow and not destination.lower_loading and destination.room > 0:
             destination.lower_loading = True
             self.admission.make(1)

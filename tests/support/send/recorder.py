@@ -58,9 +58,9 @@ class Recorder:
         self.classes.put(message, priority)
         self.messages[message] = list(groups)
         if known:
-            self.scheduler.add_new(message, groups[0][0], LIFETIME)
+            self.scheduler.add_new(message, groups[0][0], LIFETIME, submitter)
         else:
-            self.scheduler.add_new(message)
+            self.scheduler.add_new(message, submitter=submitter)
         return message
 
     def start(self, now: float) -> list[Entry]:
