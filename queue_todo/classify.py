@@ -24,6 +24,7 @@ A message that cannot be read is parked. A message that the disk or lack of memo
 No exception is raised because of a single message.
 """
 
+import errno
 import os
 import time
 import zlib
@@ -55,6 +56,8 @@ _READ_TO_ANNOUNCE = _READ | os.O_NOATIME
 _CLASSIFIED_FILES = ("info", "local", "remote")
 HEAD = 4096  # Bytes of an envelope that usually contain its first recipient.
 NO_MEMORY = "out of memory"
+# Errors that any message may meet, not this one alone.
+_OF_THE_DISK = frozenset((errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE))
 NO_HOLDS = HoldTable()
 
 
@@ -119,6 +122,8 @@ class TodoGroup:
     `held` are messages whose mark in hold/ was made, or begun, with its reason.
 
     `together` are messages that were deferred because their common sync failed, possibly because of one of them.
+    `refused` are those of the deferred ones that the disk refused, or lack of memory: when the cause is gone, all can
+    be classified.
     """
 
     def __init__(
@@ -162,6 +167,7 @@ class TodoGroup:
         self.unsure: list[PreparedMessage] = []
         self.parked: list[tuple[int, str]] = []
         self.deferred: list[tuple[int, str]] = []
+        self.refused: set[int] = set()
         self.left: list[int] = []
         self.large: list[int] = []
         self.together: list[int] = []
@@ -184,6 +190,7 @@ class TodoGroup:
         """Defer every message; files that were written are replaced by the next attempt."""
         self.entries, self.parked, self.left, self.large, self.announced, self.absent = [], [], [], [], [], []
         self.deferred = [(message, why) for message in self.messages]
+        self.refused.update(self.messages)
 
     def _prepare(self) -> Iterator[None]:
         """Yield after each piece of a large envelope, so that other work can be done."""
@@ -222,6 +229,7 @@ class TodoGroup:
                 self._defer(message, error)
             except MemoryError:
                 self.deferred.append((message, f"{self._todo(message)}: {NO_MEMORY}"))
+                self.refused.add(message)
             finally:
                 os.close(handle)
             if self.left:
@@ -231,6 +239,7 @@ class TodoGroup:
         except OSError as error:
             self.deferred += [(entry.message, f"sync: {reason(error)}") for entry in self.entries]
             self.together = [entry.message for entry in self.entries]
+            self.refused.update(self.together)
             self.entries = []
             # Otherwise the next sync fails too, and the rest of the group has not failed.
             self._commit.forget()
@@ -321,11 +330,13 @@ class TodoGroup:
             if trouble is None:
                 safe.append(message)
             else:
-                self.deferred.append((message, f"{trouble.filename or directory}: {reason(trouble)}"))
+                self._defer(message, trouble, directory)
         return safe
 
-    def _defer(self, message: int, error: OSError) -> None:
-        self.deferred.append((message, f"{error.filename or self._todo(message)}: {reason(error)}"))
+    def _defer(self, message: int, error: OSError, place: str = "") -> None:
+        self.deferred.append((message, f"{error.filename or place or self._todo(message)}: {reason(error)}"))
+        if error.errno in _OF_THE_DISK:
+            self.refused.add(message)
 
     def _take(self, message: int, handle: int, found: os.stat_result) -> None:
         """Classify a message whose envelope is one piece, as most are. Raises FormatError, OSError."""

@@ -61,6 +61,10 @@ class Pending:
         self._later_due: dict[int, float] = {}  # An entry of _later with another time is ignored.
         self._deferrals: dict[int, int] = {}  # How often each was deferred, of those that are in hand or deferred.
         self._resubmitted = 0  # So many of the first entries of _later are due now.
+        self._refused: dict[int, None] = {}  # Ids that were deferred because the disk refused them, and may be retried.
+        self._next_probe = 0.0
+        self._retried: set[int] = set()  # Ids that were tried again when the disk had taken another message.
+        self._retries: deque[int] = deque()  # Those of them that are still to be added.
         self._lower: list[LowerClass] = []  # The highest first.
         self._classes: dict[int, str] = {}  # Of ids in hand, and of deferred ones, that are of a lower class.
         self._parked: set[int] = set()
@@ -286,6 +290,7 @@ class Pending:
             self.scanned.discard(message)
             self._classes.pop(message, None)
             self._deferrals.pop(message, None)
+            self._retried.discard(message)
             if self._in_hand.pop(message, False):
                 self._wait(message, now, self._layout.class_of(message))
 
@@ -294,10 +299,11 @@ class Pending:
         if len(self._alone) < ALONE_MAX:
             self._alone.update(messages)
 
-    def defer(self, message: int, now: float) -> float:
+    def defer(self, message: int, now: float, refused: bool = False) -> float:
         """Try a message again later, or at once if it was named meanwhile; return the seconds until then.
 
-        The first time that is RETRY_AFTER, and then twice as long each time, up to RETRY_MAX.
+        The first time that is RETRY_AFTER, and then twice as long each time, up to RETRY_MAX. If the disk has `refused`
+        it, one such message is tried after RETRY_AFTER in any case, and all when the disk takes a message again.
         """
         if self._in_hand.pop(message, False):
             self._classes.pop(message, None)
@@ -308,7 +314,32 @@ class Pending:
         delay = min(RETRY_MAX, RETRY_AFTER * 2.0 ** min(count, 16))
         self._later_due[message] = now + delay
         heappush(self._later, (now + delay, message))
+        # What has failed again after a success of others fails by itself.
+        if refused and message not in self._retried:
+            self._next_probe = now + RETRY_AFTER
+            self._refused[message] = None
         return delay
+
+    def retry_refused(self) -> None:
+        """Try again what the disk has refused: it has taken a message."""
+        if self._refused:
+            self._retries.extend(self._refused)
+            self._refused = {}
+
+    def _add_refused(self, now: float) -> None:
+        """Add some of what `retry_refused` has named, or one message as a probe, if that is due."""
+        for _ in range(min(SLICE, len(self._retries))):
+            message = self._retries.popleft()
+            if message in self._later_due:
+                self._retried.add(message)
+                self._deferrals.pop(message, None)
+                self.resubmit(message, now)
+        if self._refused and now >= self._next_probe:
+            self._next_probe = now + RETRY_AFTER
+            message = next(iter(self._refused))
+            del self._refused[message]
+            if message in self._later_due:
+                self.resubmit(message, now)
 
     def resubmit(self, message: int, now: float) -> None:
         """Try a deferred message now, or all of them if the number is 0."""
@@ -340,6 +371,7 @@ class Pending:
             if self._later_due.get(message) == due:
                 del self._later_due[message]
                 self._wait(message, now, self._classes.pop(message, ""))
+        self._add_refused(now)
         self._take_found()
         if self._scan is None:
             if self._again or now >= self._next_scan:
@@ -400,7 +432,9 @@ class Pending:
 
     def wait(self, now: float) -> float:
         """Return the seconds until `run` has work that no descriptor announces."""
-        if self._scan is not None or self._again or self._resubmitted or any(lower.found for lower in self._lower):
+        if self._scan is not None or self._again or self._resubmitted or self._retries:
+            return 0.0
+        if any(lower.found for lower in self._lower):
             return 0.0
         wait = self._next_scan
         if self._later:
@@ -408,6 +442,8 @@ class Pending:
             wait = min(wait, self._later[0][0])
         if self._unread:
             wait = min(wait, self._next_unread)
+        if self._refused:
+            wait = min(wait, self._next_probe)
         return max(0.0, wait - now)
 
 

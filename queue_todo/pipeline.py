@@ -295,6 +295,8 @@ class Pipeline(ClassifyPart):
                 group.deferred = [(message, why) for message, why in group.deferred if message not in unsure]
             for entry in group.entries:
                 self._answer(entry.message, classified=True)
+            if group.entries:
+                self._pending.retry_refused()
             for message in group.absent:
                 self._answer(message, classified=False)
             for message, why in group.parked:
@@ -392,7 +394,7 @@ class Pipeline(ClassifyPart):
         for message, why in group.deferred:
             if message:
                 self._begun.add(message)
-                delay = self._pending.defer(message, self._now)
+                delay = self._pending.defer(message, self._now, refused=message in group.refused)
                 if delay:
                     when = int(time.time() + delay)
                     self._notices.put(pack_deferral(ClassifyDeferral(message, when, why.encode("utf-8", "replace"))))
@@ -421,7 +423,9 @@ class Pipeline(ClassifyPart):
             self._defer(group)
             for entry in group.entries:
                 self._notices.put(_pack(entry))
-            self._worked = self._worked or bool(group.entries)
+            if group.entries:
+                self._worked = True
+                self._pending.retry_refused()
             self._groups_announced += 1
             self._answer_passed()
             if group.unsure:
@@ -448,7 +452,9 @@ class Pipeline(ClassifyPart):
                 else:
                     # Not a full one: after so much time, queue-send may have found the message in its backlog.
                     self._notices.put(_pack_short(entry))
-            self._worked = self._worked or bool(confirmed)
+            if confirmed:
+                self._worked = True
+                self._pending.retry_refused()
             gone = {entry.message for entry in confirmed}
             # The others are classified again.
             again = [entry.message for entry in unsure if entry.message not in gone]

@@ -26,6 +26,7 @@ from support.inject.injectors import run
 from support.plugins import strategies
 from support.processes.suite import Suite, program, wait_until
 from support.processes.todo_daemon import TodoDaemon, todo_home
+from support.queues.inflow import patched_programs
 from support.queues.queued import put_mess, put_todo
 from support.site import mail_site
 
@@ -87,6 +88,89 @@ def test_the_intervals_grow_until_the_message_is_done() -> None:
     pending.add([7], now)
     pending.take(1)
     assert pending.defer(7, now) == RETRY_AFTER
+
+
+def refused_often(messages: int, times: int) -> tuple[Pending, float]:
+    """Return ids that a disk has refused so often, and the time: each try was as late as its interval says."""
+    pending = Pending(Layout("/nowhere", 23))
+    now = 0.0
+    pending.add(range(1, messages + 1), now)
+    for _ in range(times):
+        taken = pending.take(messages)
+        assert sorted(taken) == list(range(1, messages + 1))
+        now += max([pending.defer(message, now, refused=True) for message in taken])
+        while pending.wait(now) == 0.0 and len(pending) < messages:
+            pending.run(now)
+    for message in pending.take(messages):
+        pending.defer(message, now, refused=True)
+    return pending, now
+
+
+def test_one_message_probes_a_disk_that_refuses_all() -> None:
+    pending, now = refused_often(messages=5, times=5)
+    for number in range(1, 8):
+        assert pending.wait(now + (number - 1) * RETRY_AFTER) <= RETRY_AFTER
+        pending.run(now + number * RETRY_AFTER - 1)
+        assert pending.take(5) == []
+        pending.run(now + number * RETRY_AFTER)
+        (probe,) = pending.take(5)
+        pending.defer(probe, now + number * RETRY_AFTER, refused=True)
+
+
+def test_all_that_a_disk_refused_is_tried_when_it_takes_a_message_again() -> None:
+    pending, now = refused_often(messages=3000, times=5)
+    pending.retry_refused()
+    taken: list[int] = []
+    for _ in range(3):
+        assert pending.wait(now) == 0.0
+        pending.run(now)
+        taken += pending.take(5000)
+    assert sorted(taken) == list(range(1, 3001))
+    assert pending.defer(1, now, refused=True) == RETRY_AFTER, "the intervals begin anew"
+
+
+def test_what_is_refused_though_the_disk_takes_others_has_its_own_interval() -> None:
+    pending, now = refused_often(messages=1, times=5)
+    pending.retry_refused()
+    pending.run(now)
+    assert pending.take(1) == [1]
+    pending.defer(1, now, refused=True)
+    for _ in range(3):
+        pending.retry_refused()
+        pending.run(now + 1)
+        assert pending.take(1) == []
+    pending.run(now + RETRY_AFTER)
+    assert pending.take(1) == [1]
+
+
+def test_queue_todo_classifies_all_at_the_first_success_after_a_disk_that_failed(
+    tmp_path: Path,
+) -> None:
+    home = todo_home(tmp_path / "home")
+    layout = open_layout(home.queue)
+    works = tmp_path / "works"
+    # Long intervals: only a success can bring what was deferred back in time.
+    change = f"""
+import os
+import queue_todo.pending as pending
+pending.RETRY_AFTER = 3600.0
+real = os.fsync
+def fsync(handle):
+    if not os.path.exists({str(works)!r}):
+        raise OSError(5, "Input/output error")
+    real(handle)
+os.fsync = fsync
+"""
+    programs = patched_programs(tmp_path, queue_todo=change)
+    with TodoDaemon(home, programs=programs) as todo:
+        todo.write(CLASSIFY)
+        first = put_mess(layout)
+        put_todo(layout, first, ENVELOPE)
+        assert "unable to classify" in todo.line()
+        works.touch()
+        second = put_mess(layout)
+        put_todo(layout, second, ENVELOPE)
+        assert {todo.notice().message, todo.notice().message} == {first, second}
 
 
 def test_one_or_all_of_the_deferred_messages_are_taken_at_once() -> None:
