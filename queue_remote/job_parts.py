@@ -64,11 +64,11 @@ def split_job(setup: Setup, job: Job) -> list[JobPart]:
 
 def join_outcomes(job: Job, outcomes: list[tuple[JobPart, PartOutcome]]) -> Report:
     """Return the report on a job. Its scope is the nexthop's only if that of every part is."""
-    if len(outcomes) == 1:
-        return Report(job.number, *outcomes[0][1])
     verdicts: list[Verdict] = [(b"", b"")] * len(job.recipients)
     for part, outcome in outcomes:
         for number, verdict in zip(part.numbers, outcome.verdicts, strict=True):
             verdicts[number] = verdict
-    only_hosts = all(outcome.scope == HOST_SCOPE for _, outcome in outcomes)
-    return Report(job.number, HOST_SCOPE if only_hosts else MESSAGE_SCOPE, verdicts)
+    if any(outcome.scope != HOST_SCOPE for _, outcome in outcomes):
+        return Report(job.number, MESSAGE_SCOPE, verdicts)
+    routes = dict.fromkeys(part.options.name for part, _ in outcomes)
+    return Report(job.number, HOST_SCOPE, verdicts, b" ".join(routes))

@@ -23,6 +23,7 @@ from queue_send.messages.message_files import Store
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt, Entry
 from queue_wire import logline
+from queue_wire.address import split_address
 from queue_wire.pipes.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 MANGLED = b""
@@ -45,6 +46,18 @@ class EntryResult:
         self.host_failed = host_failed
         self.started = started
         self.done = 0
+
+
+def _is_of_nexthop(entry: Entry, report: Report) -> bool:
+    """Return whether a report is about the nexthop of an entry.
+
+    The host of another route says nothing about the relays that an entry was grouped by: queue-remote may have read
+    smtproutes or localroutes since, or not yet. A domain that is a nexthop itself has failed by whatever route.
+    """
+    if report.scope != HOST_SCOPE:
+        return False
+    domain = split_address(entry.recipients[0][1])[1].lower()
+    return report.route in (b"", entry.nexthop) or entry.nexthop == domain
 
 
 # A permanent failure: its job, the offset of the recipient, and the failure.
@@ -88,7 +101,7 @@ class Verdicts:
         verdicts = report.verdicts
         if len(verdicts) != len(entry.recipients):
             verdicts = [(MANGLED, b"")] * len(entry.recipients)
-        host_failed = report.scope == HOST_SCOPE and any(letter == TEMPORARY for letter, _ in verdicts)
+        host_failed = _is_of_nexthop(entry, report) and any(letter == TEMPORARY for letter, _ in verdicts)
         result = EntryResult(entry, host_failed, started=True)
         self._reported.append(result)
         expired = now > entry.attempt.expires

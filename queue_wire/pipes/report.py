@@ -5,8 +5,9 @@
     settings \\0 lines                               answer to `reread`: what is in force (queue_wire.admin.settings)
     log \\0 line                                     queue-ondemand: a line for the log
 
-Scope is `m` (about the message or its recipients) or `h` (the nexthop could not be reached or
-greeted). A verdict is one letter and text: K success, Z temporary, D permanent.
+Scope is `m` (about the message or its recipients) or `h` (the nexthop could not be reached or greeted). queue-remote
+adds to `h` the route by which it tried: the name of the relays, or the domain where mail exchangers count.
+A verdict is one letter and text: K success, Z temporary, D permanent.
 """
 
 import re
@@ -25,11 +26,15 @@ _LINE = re.compile(rb"ondemand [ -~]*")
 
 
 class Report(NamedTuple):
-    """The outcome of one job: its number, the scope, and (letter, text) for each recipient in order."""
+    """The outcome of one job: its number, the scope, and (letter, text) for each recipient in order.
+
+    `route` is how the host was tried, if the scope is HOST_SCOPE; empty if the daemon has no routes.
+    """
 
     number: int
     scope: bytes
     verdicts: list[tuple[bytes, bytes]]
+    route: bytes = b""
 
 
 class Ready(NamedTuple):
@@ -52,11 +57,12 @@ class LogLine(NamedTuple):
 
 def pack_report(report: Report) -> bytes:
     """Return the report as a netstring; a NUL in a verdict's text becomes `_`."""
+    scope = report.scope + report.route
     if len(report.verdicts) == 1:
         [(letter, text)] = report.verdicts
-        return pack_netstring(b"%d\0%s\0%s%s" % (report.number, report.scope, letter, text.replace(b"\0", b"_")))
+        return pack_netstring(b"%d\0%s\0%s%s" % (report.number, scope, letter, text.replace(b"\0", b"_")))
     verdicts = [letter + text.replace(b"\0", b"_") for letter, text in report.verdicts]
-    return pack_netstring(b"\0".join([b"%d" % report.number, report.scope, *verdicts]))
+    return pack_netstring(b"\0".join([b"%d" % report.number, scope, *verdicts]))
 
 
 def pack_ready(jobs: int) -> bytes:
@@ -89,7 +95,7 @@ def unpack_report(payload: bytes) -> Report | Ready | SettingsReport | LogLine:
         return LogLine(fields[1])
     if len(fields) < 3 or not number.isdigit() or len(number) > 18:
         raise FormatError(f"report: not number, scope, verdicts: {quoted(payload)}")
-    scope = fields[1]
-    if scope not in (MESSAGE_SCOPE, HOST_SCOPE):
-        raise FormatError(f"report: unknown scope: {quoted(scope)}")
-    return Report(int(number), scope, [(verdict[:1], verdict[1:]) for verdict in fields[2:]])
+    scope, route = fields[1][:1], fields[1][1:]
+    if scope != HOST_SCOPE and fields[1] != MESSAGE_SCOPE:
+        raise FormatError(f"report: unknown scope: {quoted(fields[1])}")
+    return Report(int(number), scope, [(verdict[:1], verdict[1:]) for verdict in fields[2:]], route)

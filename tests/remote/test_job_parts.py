@@ -111,7 +111,23 @@ def test_the_report_is_about_the_host_only_where_no_host_was_there(
     first, second = (scope.encode() for scope in scopes)
     outcomes = [PartOutcome(first, [(b"Z", b"x"), (b"Z", b"y")]), PartOutcome(second, [(b"D", b"z")])]
     report = join_outcomes(asked, list(zip(parts, outcomes, strict=True)))
-    assert report == Report(7, whole, [(b"Z", b"x"), (b"D", b"z"), (b"Z", b"y")])
+    route = b"b.example c.example" if whole == HOST_SCOPE else b""
+    assert report == Report(7, whole, [(b"Z", b"x"), (b"D", b"z"), (b"Z", b"y")], route)
+
+
+@pytest.mark.parametrize("routes", [":127.0.0.1:1", "b.example:127.0.0.1:1\nc.example:127.0.0.1:1"])
+def test_a_report_on_a_host_names_the_relays_that_were_tried(home: RemoteHome, routes: str) -> None:
+    home.control("smtproutes", routes)
+    with RemoteDaemon(home) as daemon:
+        report = daemon.deliver(home.message(TEXT), b"one@b.example", b"two@c.example")
+    assert (report.scope, report.route) == (HOST_SCOPE, b"127.0.0.1:1")
+
+
+def test_a_report_on_a_host_names_the_servers_of_a_local_route(home: RemoteHome) -> None:
+    home.control("localroutes", "b.example:lmtp:/nowhere/socket")
+    with RemoteDaemon(home) as daemon:
+        report = daemon.deliver(home.message(TEXT), b"one@b.example", nexthop=b"one@b.example")
+    assert (report.scope, report.route) == (HOST_SCOPE, b"lmtp:/nowhere/socket")
 
 
 def test_ways_that_hang_one_after_the_other_have_one_limit_in_all(home: RemoteHome) -> None:

@@ -65,3 +65,34 @@ def test_failures_are_synced_before_any_of_their_recipients_is_marked_done(home:
     before = steps[: steps.index(mark)]
     last_write = max(number for number, step in enumerate(before) if step == "write bounce False")
     assert {"fsync bounce False", "fsync bounce True"} <= set(before[last_write:])
+
+
+@pytest.mark.parametrize(
+    ("tried", "dead"),
+    [(b"other.example", False), (b"c.example", False), (b"relay.example", True), (b"", True)],
+    ids=["another relay", "no relay", "the relay", "unknown"],
+)
+def test_a_host_of_a_route_that_queue_send_has_not_read_makes_no_relay_dead(
+    home: Home, tried: bytes, dead: bool
+) -> None:
+    """queue-remote reads a change of smtproutes within a second, queue-send at HUP."""
+    Path(home.control, "smtproutes").write_text(":relay.example\n")
+    Path(home.control, "destinationcohorts").write_text("1\n")
+    Path(home.control, "destinationinitial").write_text("1\n")
+    with ScriptedSend(home) as send:
+        message = classified_message(home, remote=[b"b@c.example"])
+        send.todo.classified(message, "R")
+        send.remote.report(send.remote.job(), b"Zno route", scope=b"h", route=tried)
+        send.wait_for("delivery 1: deferral: no_route.*")
+        send.fence()
+        assert bool(send.found("dest relay.example dead: .*")) is dead
+
+
+def test_a_domain_whose_mail_goes_by_a_new_route_is_dead_if_that_is(home: Home) -> None:
+    Path(home.control, "destinationcohorts").write_text("1\n")
+    Path(home.control, "destinationinitial").write_text("1\n")
+    with ScriptedSend(home) as send:
+        message = classified_message(home, remote=[b"b@C.example"])
+        send.todo.classified(message, "R")
+        send.remote.report(send.remote.job(), b"Zno route", scope=b"h", route=b"relay.example")
+        send.wait_for("dest c.example dead: .*")

@@ -277,7 +277,7 @@ verdict_lists = st.lists(st.tuples(st.sampled_from([b"K", b"Z", b"D"]), strategi
 
 @given(strategies.numbers, st.sampled_from([b"m", b"h"]), verdict_lists)
 def test_a_report_comes_back_as_it_was_packed(number: int, scope: bytes, verdicts: list[tuple[bytes, bytes]]) -> None:
-    report = Report(number, scope, verdicts)
+    report = Report(number, scope, verdicts, b"relay.example:2525" if scope == b"h" else b"")
 
     assert [unpack_report(payload) for payload in payloads([pack_report(report)])] == [report]
 

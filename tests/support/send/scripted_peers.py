@@ -107,9 +107,9 @@ class Delivering(Peer):
         assert payload is None, f"an unexpected job: {payload!r}"
         return super().silent
 
-    def report(self, job: Job, *verdicts: bytes, scope: bytes = b"m") -> None:
+    def report(self, job: Job, *verdicts: bytes, scope: bytes = b"m", route: bytes = b"") -> None:
         """Report on a job; each verdict is a letter and its text."""
-        self.send(pack_report(Report(job.number, scope, [(verdict[:1], verdict[1:]) for verdict in verdicts])))
+        self.send(pack_report(Report(job.number, scope, [(verdict[:1], verdict[1:]) for verdict in verdicts], route)))
 
     def deliver(self, verdict: bytes) -> Job:
         """Take the next job and report one verdict for all its recipients; return the job."""
