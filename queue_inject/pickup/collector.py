@@ -18,6 +18,7 @@ from queue_base.durable import Commit
 from queue_base.errors import QueueTrouble, reason
 from queue_inject.pickup.copying import FileCopy, open_copy
 from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.failed_files import FailedFiles
 from queue_inject.pickup.file_checks import NotMail, OriginRules
 from queue_inject.pickup.untrusted_directory import OURS, Directory
 from queue_inject.pickup.user_queues import UserQueues
@@ -122,15 +123,15 @@ class QueuedFiles:
 class Collector:
     """Takes files of maildrop/ into the queue.
 
-    later: names to try again, with the uids of their owners; missed: whether there are names that were not kept, so
-    that a scan is needed.
+    failed: names to try again; missed: whether there are names that were not kept, so that a scan is needed; progress:
+    whether the last `take` has queued a file.
     """
 
     def __init__(
         self, directory: Directory, writer: "PickupWriter", rules: OriginRules, corrupt: CorruptMail, log: LimitedLog
     ) -> None:
-        self.later: dict[str, int] = {}
-        self.missed = False
+        self.failed = FailedFiles(LATER_MAX)
+        self.missed = self.progress = False
         self._directory = directory
         self._writer = writer
         self._rules = rules
@@ -147,13 +148,13 @@ class Collector:
         return bool(self._small or self._large or self._copies) and len(self._queued) < QUEUED_MAX
 
     @property
-    def has_failed(self) -> bool:
-        """Whether there are files for `retry`."""
-        return bool(self.later or self._queued)
+    def has_queued(self) -> bool:
+        """Whether there are queued files that could not be removed."""
+        return len(self._queued) > 0
 
     def add(self, name: str) -> None:
         """Add a name that has appeared, if it is that of a finished file."""
-        if not is_finished(name) or name in self.later or name in self._queued or name in self._copies:
+        if not is_finished(name) or name in self.failed or name in self._queued or name in self._copies:
             return
         try:
             uid = self._directory.look(name).st_uid
@@ -175,15 +176,14 @@ class Collector:
         self._large.forget_long()
 
     def retry(self) -> None:
-        """Let `take` try again the files that failed, and remove queued files that could not be removed."""
-        later, self.later = self.later, {}
-        for name, uid in later.items():
+        """Let `take` try again the files that failed, and are due."""
+        for uid, name in self.failed.take():
             if not self._small.add(uid, name):
                 self.missed = True
-        self._warn(self._queued.remove(), "is in the queue, and stays")
 
     def take(self) -> bool:
         """Queue one group of files, and copy a piece of each large file; return whether nothing failed."""
+        self.progress = False
         failures = self._take_group()
         self._begin_large()
         for name, copy in list(self._copies.items()):
@@ -191,6 +191,8 @@ class Collector:
         self._warn(failures, "stays")
         removals = self._queued.remove()
         self._warn(removals, "is in the queue, and stays")
+        if self.progress:
+            self.failed.retry_all()
         return not failures and not removals
 
     def _warn(self, failures: list[str], what: str) -> None:
@@ -267,14 +269,13 @@ class Collector:
             failures.append(str(error))
         for name, draft in drafts.items():
             if draft.queued:
+                self.progress = True
                 self._queued.add(name, copies[name].inode)
             else:
                 self._put_off(name, copies[name].uid)
 
     def _put_off(self, name: str, uid: int) -> None:
-        if len(self.later) < LATER_MAX:
-            self.later[name] = uid
-        else:
+        if not self.failed.add(name, uid):
             self.missed = True
 
     def _begin_large(self) -> None:
@@ -284,7 +285,7 @@ class Collector:
             if found is None:
                 return
             uid, name = found
-            if name in self._copies or name in self._queued or name in self.later:
+            if name in self._copies or name in self._queued or name in self.failed:
                 continue
             # Nothing is copied yet: the first piece is copied together with those of the others.
             failures: list[str] = []

@@ -30,6 +30,7 @@ from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.failed_files import RETRY_MAX, RETRY_SECONDS
 from queue_inject.pickup.file_checks import OriginRules
 from queue_inject.pickup.scan import MaildropScan
 from queue_inject.pickup.untrusted_directory import Directory
@@ -50,9 +51,6 @@ SCAN_SECONDS = 25 * 60
 SCAN_SLICE = 0.05
 # The time between scans without inotify.
 BLIND_SECONDS = 5
-# The time to the next try after a failure. It doubles each time, up to RETRY_MAX, until nothing fails.
-RETRY_SECONDS = 5.0
-RETRY_MAX = 600.0
 # The time between looks at the disk and the marks while no mail may be taken.
 LOOK_SECONDS = 5.0
 # A log line is at most 1,000 bytes, so these are over 1,000 lines that queue-send has not read. Others are dropped.
@@ -145,7 +143,9 @@ class Pickup:
             due.append(0.0)
         if self._collector.waiting:
             due.append(self._next_take)
-        if self._collector.has_failed:
+        if self._collector.failed.due is not None:
+            due.append(max(self._collector.failed.due, self._next_take))
+        if self._collector.has_queued:
             due.append(max(self._next_try, self._next_take))
         poller = select.poll()
         poller.register(0, select.POLLIN)
@@ -164,12 +164,17 @@ class Pickup:
         """Do what is due. Raises PeerLost."""
         now = time.monotonic()
         self._continue_scan(now)
-        wanted = self._collector.waiting or (self._collector.has_failed and now >= self._next_try)
-        if wanted and now >= self._next_take and self._is_open(now):
+        if self._wants_turn(now) and now >= self._next_take and self._is_open(now):
             self._take(now)
         self._warnings.run()
         self._alerts.run()
         self._log.flush()
+
+    def _wants_turn(self, now: float) -> bool:
+        """Return whether there is mail to take, to try again, or to remove."""
+        due = self._collector.failed.due
+        again = (due is not None and now >= due) or (self._collector.has_queued and now >= self._next_try)
+        return self._collector.waiting or again
 
     def _continue_scan(self, now: float) -> None:
         """Scan a part of maildrop/, if a scan is due or running."""
@@ -190,6 +195,7 @@ class Pickup:
             self.alert(f"unable to queue mail: {why}; it stays in {self._maildrop} until then")
         if self._closed and not why:
             self._retry, self._next_try = RETRY_SECONDS, 0.0
+            self._collector.failed.retry_all()
         self._closed = why is not None
         if self._closed or (self._slow and self._inflow.refused):
             self._next_take = now + LOOK_SECONDS
@@ -198,13 +204,13 @@ class Pickup:
         return True
 
     def _take(self, now: float) -> None:
-        if self._collector.has_failed and now >= self._next_try:
-            self._collector.retry()
-        if not self._collector.take() and now >= self._next_try:
+        self._collector.retry()
+        good = self._collector.take()
+        if good or self._collector.progress:
+            self._retry = RETRY_SECONDS
+        if not good and now >= self._next_try:
             self._next_try = now + self._retry
             self._retry = min(self._retry * 2, RETRY_MAX)
-        elif not self._collector.has_failed:
-            self._retry = RETRY_SECONDS
 
 
 def serve(home: Home) -> None:

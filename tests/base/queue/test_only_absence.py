@@ -296,7 +296,10 @@ def no_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_file_in_maildrop_is_not_set_aside_for_a_shortage_of_descriptors(home: Home) -> None:
+def test_a_file_in_maildrop_is_not_set_aside_for_a_shortage_of_descriptors(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queue_inject.pickup.failed_files.RETRY_SECONDS", 0.0)
     directory = f"{home.queue}/maildrop"
     lines = LimitedLog(lambda line: None, "more")
     writer = QueueWriter(home, open_layout(home.queue), os.getuid())
@@ -309,7 +312,7 @@ def test_a_file_in_maildrop_is_not_set_aside_for_a_shortage_of_descriptors(home:
         drop.add(path.name)
         drop.retry()
         assert not drop.take()
-    assert set_aside(home) == [] and path.exists() and drop.has_failed
+    assert set_aside(home) == [] and path.exists() and drop.failed
     drop.retry()
     assert drop.take()
     assert states(home) == {4: 1} and not path.exists()

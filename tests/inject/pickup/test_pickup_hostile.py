@@ -243,7 +243,7 @@ def test_what_takes_the_name_of_a_file_that_is_queued_stays_and_hinders_nobody(
         (directory / name(number)).chmod(0o1644)
         drop.add(name(number))
     assert drop.take() and said == []
-    assert maildrop(home) == [name(1)] and not drop.waiting and not drop.has_failed and states(home) == {4: 3}
+    assert maildrop(home) == [name(1)] and not drop.waiting and not drop.failed and states(home) == {4: 3}
 
 
 def test_an_envelope_over_its_limit_is_set_aside(home: Home) -> None:

@@ -199,7 +199,8 @@ class PickupDaemon:
         """`scan_every` is the number of seconds between scans, or None for the default."""
         script = "import sys, queue_inject.pickup.collector as c, queue_inject.pickup.main as p; "
         # Groups do not depend on how slow the machine is.
-        script += "p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; c.GROUP_SECONDS = 3600.0; "
+        script += "import queue_inject.pickup.failed_files as f; "
+        script += "f.RETRY_SECONDS = p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; c.GROUP_SECONDS = 3600.0; "
         if scan_every is not None:
             script += f"p.SCAN_SECONDS = {scan_every}; "
         script += "sys.exit(p.main(sys.argv))"
