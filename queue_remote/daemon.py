@@ -16,6 +16,7 @@ import socket
 import stat
 import time
 import traceback
+from collections.abc import Awaitable, Callable
 
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.daemon.unix_sockets import receive_with_descriptors
@@ -23,8 +24,8 @@ from queue_base.errors import Temporary, complain, reason
 from queue_base.home import Home
 from queue_remote.config import SEND
 from queue_remote.delivery import deliver, deliver_reversed, probe
-from queue_remote.job_parts import JobPart, PartOutcome, join_outcomes, split_job
-from queue_remote.message.file import open_message
+from queue_remote.job_parts import JobPart, PartOutcome, SmallerGroups, join_outcomes, split_job
+from queue_remote.message.file import Message, open_message
 from queue_remote.message.small import SmallMessage, read_small
 from queue_remote.options import ConnectionKey
 from queue_remote.program import Programs
@@ -197,8 +198,9 @@ class RemoteDaemon:
         """Return whether a job is for the host of a reversed connection: not a first attempt."""
         return job.path.startswith(b"ondemand/") and job.nexthop in self._reversed
 
-    def _start_task(self, job: Job) -> None:
-        task = self._loop.create_task(self._run_job(job))
+    def _start_task(self, job: Job, begun: Transaction | None = None) -> None:
+        """Start a task for a job; `begun` is the transaction that it has had, if it has."""
+        task = self._loop.create_task(self._run_job(job, begun))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -209,9 +211,9 @@ class RemoteDaemon:
             verdicts = [(TEMPORARY, internal_error("unable to understand the job"))] * max(1, len(fields) - 3)
             self._put(pack_report(Report(int(number), MESSAGE_SCOPE, verdicts)))
 
-    async def _run_job(self, job: Job) -> None:
+    async def _run_job(self, job: Job, begun: Transaction | None) -> None:
         try:
-            report = await self._deliver(job)
+            report = await self._deliver(job, begun)
         except Exception as error:
             self._defer_by_bug(job, error)
         else:
@@ -279,12 +281,14 @@ class RemoteDaemon:
     def _on_over(self, job: Job, key: ConnectionKey, connection: Connection, transaction: Transaction) -> None:
         """Report on a job that a connection has carried. If it was not attempted, a task tries other connections."""
         self._pool.give(key, connection)
-        if transaction.done:
+        if transaction.too_many:
+            self._start_task(job, transaction)
+        elif transaction.done:
             self._put(pack_report(Report(job.number, MESSAGE_SCOPE, transaction.verdicts())))
         else:
             self._start_task(job)
 
-    async def _deliver(self, job: Job) -> Report:
+    async def _deliver(self, job: Job, begun: Transaction | None) -> Report:
         try:
             setup = self._setup.get()
         except Temporary as error:
@@ -302,6 +306,9 @@ class RemoteDaemon:
         if self._is_reversed(job):
             return await self._deliver_reversed(setup, job)
         parts = split_job(setup, job)
+        if begun is not None and (len(parts) > 1 or parts[0].options.program):
+            # The control files were changed meanwhile. Who is left is tried again by them.
+            return Report(job.number, MESSAGE_SCOPE, begun.verdicts())
         if len(parts) > 1:
             # In random order, so that a nexthop that hangs does not keep the same others waiting at each attempt.
             random.shuffle(parts)
@@ -312,7 +319,7 @@ class RemoteDaemon:
             if outcomes and time.monotonic() > deadline:
                 outcome = _defer(len(part.recipients), no_time_left())
             else:
-                outcome = await self._deliver_part(setup, job, part)
+                outcome = await self._deliver_part(setup, job, part, begun, deadline)
             outcomes.append((part, outcome))
         return join_outcomes(job, outcomes)
 
@@ -321,33 +328,71 @@ class RemoteDaemon:
             connection = await self._reversed.find(job.nexthop)
         except OSError as error:
             return _defer_job(job, not_connected([(job.nexthop, reason(error))], False))._replace(scope=HOST_SCOPE)
-        try:
-            message = open_message(f"{self._home.queue}/{os.fsdecode(job.path)}")
-        except OSError as error:
-            return _defer_job(job, no_message(f"{os.fsdecode(job.path)}: {reason(error)}"))
-        try:
-            transaction = Transaction(job.sender, job.recipients, message.size)
-            scope = await deliver_reversed(setup, connection, job.sender, transaction, message)
-            return Report(job.number, scope, transaction.verdicts())
-        finally:
-            message.close()
 
-    async def _deliver_part(self, setup: Setup, job: Job, part: JobPart) -> PartOutcome:
-        try:
-            message = open_message(f"{self._home.queue}/{os.fsdecode(job.path)}")
-        except OSError as error:
-            return _defer(len(part.recipients), no_message(f"{os.fsdecode(job.path)}: {reason(error)}"))
-        try:
-            if part.options.program:
+        async def send(transaction: Transaction, message: Message) -> bytes:
+            return await deliver_reversed(setup, connection, job.sender, transaction, message)
+
+        until = time.monotonic() + setup.config.connect_timeout + setup.config.reply_timeout
+        return Report(job.number, *await self._deliver_groups(job, job.recipients, send, None, until))
+
+    async def _deliver_part(
+        self, setup: Setup, job: Job, part: JobPart, begun: Transaction | None, until: float
+    ) -> PartOutcome:
+        if part.options.program:
+            try:
+                message = self._open_message(job)
+            except OSError as error:
+                return _defer(len(part.recipients), _unreadable(job, error))
+            try:
                 arguments = [part.nexthop, job.sender, *part.recipients]
                 seconds = setup.config.program_timeout
                 return await self._programs.deliver(part.options.program, arguments, message, seconds)
-            transaction = Transaction(job.sender, part.recipients, message.size)
-            key = setup.options.key(part.options)
-            scope = await deliver(setup, self._pool, part.nexthop, key, job.sender, transaction, message)
-            return PartOutcome(scope, transaction.verdicts())
+            finally:
+                message.close()
+        key = setup.options.key(part.options)
+
+        async def send(transaction: Transaction, message: Message) -> bytes:
+            return await deliver(setup, self._pool, part.nexthop, key, job.sender, transaction, message)
+
+        return await self._deliver_groups(job, part.recipients, send, begun, until)
+
+    async def _deliver_groups(
+        self,
+        job: Job,
+        recipients: list[bytes],
+        send: Callable[[Transaction, Message], Awaitable[bytes]],
+        begun: Transaction | None,
+        until: float,
+    ) -> PartOutcome:
+        """Deliver to recipients that are delivered alike; in smaller groups, up to a time, if the server wants that."""
+        scope = MESSAGE_SCOPE
+        if begun is None:
+            try:
+                scope, begun = await self._deliver_group(job, recipients, send)
+            except OSError as error:
+                return _defer(len(recipients), _unreadable(job, error))
+        groups = SmallerGroups(begun)
+        while time.monotonic() < until and (group := groups.next()):
+            try:
+                _, transaction = await self._deliver_group(job, [recipients[place] for place in group], send)
+            except OSError:
+                break
+            groups.take(group, transaction)
+        return PartOutcome(scope, groups.verdicts)
+
+    async def _deliver_group(
+        self, job: Job, recipients: list[bytes], send: Callable[[Transaction, Message], Awaitable[bytes]]
+    ) -> tuple[bytes, Transaction]:
+        """Carry out a transaction; return the report's scope, and it. Raises OSError if the message cannot be read."""
+        message = self._open_message(job)
+        try:
+            transaction = Transaction(job.sender, recipients, message.size)
+            return await send(transaction, message), transaction
         finally:
             message.close()
+
+    def _open_message(self, job: Job) -> Message:
+        return open_message(f"{self._home.queue}/{os.fsdecode(job.path)}")
 
     def _put(self, data: bytes) -> None:
         # The reports of one turn of the loop are written together.
@@ -372,6 +417,10 @@ class RemoteDaemon:
 
 def _defer(recipients: int, text: bytes) -> PartOutcome:
     return PartOutcome(MESSAGE_SCOPE, [(TEMPORARY, text)] * recipients)
+
+
+def _unreadable(job: Job, error: OSError) -> bytes:
+    return no_message(f"{os.fsdecode(job.path)}: {reason(error)}")
 
 
 def _defer_job(job: Job, text: bytes) -> Report:

@@ -7,16 +7,25 @@ outgoingip, remoteprogram. So the recipients of one job may need different relay
 is one part.
 
 The nexthop of a job for local recipients, whom control/localroutes routes, is an address: that of the first one.
+
+A server may take fewer recipients a message than a part has: one, or five, or those of one domain. Then the others
+follow at once, in smaller groups (`SmallerGroups`).
 """
 
+from collections import deque
 from typing import NamedTuple
 
 from queue_remote.options import DeliveryOptions
 from queue_remote.report_text import Verdict
 from queue_remote.setup import Setup
+from queue_remote.smtp.transaction import Transaction
 from queue_wire.address import split_address
 from queue_wire.pipes.job import Job
-from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, SUCCESS, Report
+
+# Groups that may bring the message to nobody. A recipient that the server defers for another reason (a greylist) is in
+# one of them, and not tried once more.
+IN_VAIN_MAX = 3
 
 
 class JobPart(NamedTuple):
@@ -72,3 +81,37 @@ def join_outcomes(job: Job, outcomes: list[tuple[JobPart, PartOutcome]]) -> Repo
         return Report(job.number, MESSAGE_SCOPE, verdicts)
     routes = dict.fromkeys(part.options.name for part, _ in outcomes)
     return Report(job.number, HOST_SCOPE, verdicts, b" ".join(routes))
+
+
+class SmallerGroups:
+    """What follows a transaction in which a server took the message, but not for all because of their number.
+
+    `verdicts` are those on all recipients so far; the recipients are known by their places among these.
+    """
+
+    def __init__(self, transaction: Transaction) -> None:
+        self.verdicts = transaction.verdicts()
+        self._waiting = deque(transaction.too_many)
+        self._most = max(1, _count_taken(self.verdicts))
+        self._in_vain = 0
+
+    def next(self) -> list[int]:
+        """Return the places of the recipients of the next group, none if there is none."""
+        if self._in_vain >= IN_VAIN_MAX:
+            return []
+        return [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+
+    def take(self, group: list[int], transaction: Transaction) -> None:
+        """Take the result of a group's transaction."""
+        verdicts = transaction.verdicts()
+        for place, verdict in zip(group, verdicts, strict=True):
+            self.verdicts[place] = verdict
+        taken, left = _count_taken(verdicts), transaction.too_many
+        self._in_vain += not taken
+        if left:
+            self._most = taken
+            self._waiting.extendleft(group[number] for number in reversed(left))
+
+
+def _count_taken(verdicts: list[Verdict]) -> int:
+    return sum([letter == SUCCESS for letter, _ in verdicts])

@@ -6,6 +6,7 @@ of its own: that was not refused itself and, with LMTP, has no reply to the mess
 be started again with another server.
 """
 
+import re
 from collections.abc import Callable
 
 from queue_remote import report_text
@@ -26,6 +27,11 @@ from queue_smtp.path import SmtpPath, pack_forward_path, pack_reverse_path
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.report import PERMANENT, SUCCESS, TEMPORARY
 
+# Codes of a refusal because of the number of recipients, if the server has accepted others before. RFC 5321 section
+# 4.5.3.1.10 has 452, and 552 for old servers; 451 comes from those that take one domain's recipients a message.
+_TOO_MANY = {451, 452, 552}
+# A refusal of this recipient all the same: a full mailbox, or a greylist.
+_ITS_OWN = re.compile(rb"452[ -]4\.2\.|45[12][ -]4\.7\.|.*gr[ea]y-?list", re.IGNORECASE | re.DOTALL)
 # Before one of these results the server has answered for each recipient.
 _AFTER_RECIPIENTS = (Problem.RECIPIENTS, Problem.DATA, Problem.MESSAGE)
 
@@ -43,7 +49,8 @@ class Transaction:
     """
 
     __slots__ = (
-        *("_answered", "_forward_paths", "_peer", "_rejected", "_reverse_path", "_sendable", "_unsendable"),
+        *("_answered", "_forward_paths", "_peer", "_rejected", "_reverse_path", "_sendable", "_too_many"),
+        "_unsendable",
         *("content", "eight_bit", "given", "over", "own", "size", "verdict"),
     )
 
@@ -58,6 +65,7 @@ class Transaction:
         # How many of the sendable recipients the server has answered for, and those that it refused.
         self._answered = 0
         self._rejected: list[int] = []
+        self._too_many: list[int] = []
         self._reverse_path: SmtpPath = b"", False
         # The recipients that SMTP can carry, by their index in `recipients`, and the path of each.
         self._sendable: list[int] = []
@@ -87,6 +95,11 @@ class Transaction:
         return self.verdict is not None
 
     @property
+    def too_many(self) -> list[int]:
+        """The recipients that the server refused for now because of their number, if it took the message for others."""
+        return self._too_many if self.verdict is not None and self.verdict[0] == SUCCESS else []
+
+    @property
     def reported(self) -> int:
         """The number of recipients, from the first, that the server has answered for or was not asked for."""
         for index in self._sendable[self._answered :]:
@@ -99,6 +112,7 @@ class Transaction:
         self._peer = peer
         self._answered = 0
         self._rejected = []
+        self._too_many = []
         self.own = self._unsendable.copy()
         return SmtpEnvelope(self._reverse_path, self._forward_paths, self.size, self.eight_bit)
 
@@ -123,13 +137,11 @@ class Transaction:
             self.finish(*describe_failure(client, event))
 
     def _refuse(self, index: int, event: RecipientRefused) -> None:
-        """Judge a recipient by the reply to its RCPT.
-
-        452 is "too many recipients", and so is 552 after others were accepted (RFC 5321 section 4.5.3.1.10). Those
-        recipients are tried again, and there will be fewer of them.
-        """
+        """Judge a recipient by the reply to its RCPT."""
         reply = event.reply
-        too_many = reply.code == 552 and event.after > 0
+        too_many = event.after > 0 and reply.code in _TOO_MANY and _ITS_OWN.match(reply.text) is None
+        if too_many:
+            self._too_many.append(index)
         letter = PERMANENT if reply.permanent and not too_many else TEMPORARY
         self.own[index] = (letter, report_text.recipient_rejected(self._peer, reply))
         self._rejected.append(index)

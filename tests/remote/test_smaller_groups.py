@@ -1,0 +1,121 @@
+"""A server that takes fewer recipients a message than there are gets all of them at once, in several transactions."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from queue_wire.pipes.report import Report
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.smtp.raw_server import Peer, RawServer
+
+FIFTY = [b"to%02d@%s.example" % (number, b"abcde"[number % 5 : number % 5 + 1]) for number in range(50)]
+# The reply to a recipient, by those that were accepted before in the same transaction.
+Judge = Callable[[bytes, list[bytes]], bytes]
+
+
+class ChoosyServer:
+    """Takes what `judge` accepts: `taken` has the recipients of each message, `asked` how often each was tried."""
+
+    def __init__(self, judge: Judge, pipelining: bool = True) -> None:
+        self.taken: list[list[bytes]] = []
+        self.asked: Counter[bytes] = Counter()
+        self._judge = judge
+        self._extensions = [b"PIPELINING"] if pipelining else []
+
+    def serve(self, peer: Peer) -> None:
+        peer.greet(*self._extensions)
+        accepted: list[bytes] = []
+        while line := peer.hear():
+            if line.startswith(b"RCPT TO:<"):
+                recipient = line[9:-1]
+                self.asked[recipient] += 1
+                reply = self._judge(recipient, accepted)
+                if reply.startswith(b"2"):
+                    accepted.append(recipient)
+                peer.say(reply)
+            elif line == b"DATA" and accepted:
+                peer.say(b"354 go")
+                peer.hear_message()
+                self.taken.append(accepted)
+                accepted = []
+                peer.say(b"250 taken")
+            elif line == b"DATA":
+                peer.say(b"554 nobody")
+            elif line == b"QUIT":
+                peer.say(b"221 bye")
+                return
+            else:
+                accepted = []
+                peer.say(b"250 ok")
+
+
+def deliver(home: RemoteHome, server: ChoosyServer, times: int = 1) -> Report:
+    with RawServer(server.serve) as raw:
+        home.route_all_to(raw.port)
+        with RemoteDaemon(home) as daemon:
+            for _ in range(times):
+                report = daemon.deliver(home.message(b"Subject: hello\n\nAll of you.\n"), *FIFTY)
+            return report
+
+
+def at_most(count: int, refusal: bytes) -> Judge:
+    return lambda recipient, accepted: b"250 ok" if len(accepted) < count else refusal
+
+
+@pytest.mark.parametrize("refusal", [b"452 4.5.3 too many", b"452 too many", b"451 4.3.0 one at a time", b"552 many"])
+@pytest.mark.parametrize("most", [1, 5])
+@pytest.mark.parametrize("pipelining", [True, False])
+def test_everybody_gets_a_message_that_may_have_few_recipients(
+    home: RemoteHome, most: int, refusal: bytes, pipelining: bool
+) -> None:
+    server = ChoosyServer(at_most(most, refusal), pipelining)
+    report = deliver(home, server)
+    assert [letter for letter, _ in report.verdicts] == [b"K"] * 50
+    assert sorted(recipient for group in server.taken for recipient in group) == sorted(FIFTY)
+    # Smaller groups: nobody is refused twice.
+    assert max(server.asked.values()) == 2
+
+
+def test_the_second_job_on_an_open_connection_does_the_same(home: RemoteHome) -> None:
+    server = ChoosyServer(at_most(5, b"452 too many"))
+    assert [letter for letter, _ in deliver(home, server, times=2).verdicts] == [b"K"] * 50
+    assert len(server.taken) == 20
+
+
+def test_a_server_that_takes_one_domain_a_message_gets_all(home: RemoteHome) -> None:
+    def judge(recipient: bytes, accepted: list[bytes]) -> bytes:
+        one = not accepted or accepted[0].rpartition(b"@")[2] == recipient.rpartition(b"@")[2]
+        return b"250 ok" if one else b"451 4.3.0 multiple destination domains a transaction are not supported"
+
+    server = ChoosyServer(judge)
+    report = deliver(home, server)
+    assert [letter for letter, _ in report.verdicts] == [b"K"] * 50
+    assert sum(len(group) for group in server.taken) == 50
+
+
+@pytest.mark.parametrize("refusal", [b"450 4.2.0 greylisted", b"451 4.7.1 come back later", b"452 4.2.2 mailbox full"])
+def test_a_recipient_that_is_deferred_for_a_reason_of_its_own_is_tried_once(home: RemoteHome, refusal: bytes) -> None:
+    server = ChoosyServer(lambda recipient, accepted: refusal if recipient == FIFTY[7] else b"250 ok")
+    report = deliver(home, server)
+    assert [letter for letter, _ in report.verdicts] == [b"Z" if to == FIFTY[7] else b"K" for to in FIFTY]
+    assert server.asked[FIFTY[7]] == 1
+
+
+def test_a_server_that_defers_all_but_one_for_a_reason_that_it_does_not_say_is_asked_little_more(
+    home: RemoteHome,
+) -> None:
+    server = ChoosyServer(lambda recipient, accepted: b"250 ok" if recipient == FIFTY[0] else b"451 later")
+    report = deliver(home, server)
+    assert [letter for letter, _ in report.verdicts] == [b"K"] + [b"Z"] * 49
+    assert server.asked.total() == 50 + 3
+
+
+def test_one_that_is_deferred_among_those_that_are_too_many_does_not_hold_them_up(home: RemoteHome) -> None:
+    def judge(recipient: bytes, accepted: list[bytes]) -> bytes:
+        return b"451 later" if recipient == FIFTY[7] or accepted else b"250 ok"
+
+    server = ChoosyServer(judge)
+    report = deliver(home, server)
+    assert [letter for letter, _ in report.verdicts] == [b"Z" if to == FIFTY[7] else b"K" for to in FIFTY]
+    assert server.asked[FIFTY[7]] == 2
