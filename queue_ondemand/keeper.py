@@ -143,6 +143,7 @@ class Keeper:
         self._disk = disk
         self._remote = remote
         self._put = put
+        self._start = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self._limits = EtrnLimits()
         # Limits of deliveries, and runs that wait for them.
         self._run_limits = RunLimits()
@@ -566,7 +567,11 @@ class Keeper:
         return run
 
     def _expired_before(self, domain: bytes) -> int:
-        return int((time.time() - self._files.current.line(domain).expire) * 1_000_000)
+        return int((self._now() - self._files.current.line(domain).expire) * 1_000_000)
+
+    def _now(self) -> float:
+        """Return the time by which mail expires: a system's clock that is set ahead makes no mail older."""
+        return min(time.time(), self._start + time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def _start_waiting(self) -> None:
         """Have waiting runs begin or go on, as many as there may be; after a short time in steps: some end at once."""
@@ -837,7 +842,7 @@ class Keeper:
             self.times.forget(run.domain)
         else:
             if run.oldest is not None:
-                left = run.oldest / 1_000_000 + line.expire - time.time()
+                left = run.oldest / 1_000_000 + line.expire - self._now()
                 self.times.set(run.domain, Wake.EXPIRY, now + max(min(EXPIRY_EVERY, line.expire), left + 1.0))
             self._expect(run.domain, now)
         if run.domain in self._followed:

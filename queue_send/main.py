@@ -26,7 +26,7 @@ from queue_send.admin.queries import Queries
 from queue_send.admin.rereads import Rereads
 from queue_send.admin.watchdog import Watchdog
 from queue_send.cleaner import Cleaner
-from queue_send.clock import Clock
+from queue_send.clock import Clock, keep_spans, read_spans
 from queue_send.config import ConfigFiles, seconds_in_environment
 from queue_send.counters import Counters
 from queue_send.delivery.channel import Channel
@@ -69,9 +69,11 @@ class QueueSend:
         self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP)
         # queue-start has blocked these until now.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
-        layout = open_layout(home.queue)
+        layout, clock_file = open_layout(home.queue), f"{home.queue}/lock/clock"
         log, budget = Log(exit_wait=seconds_in_environment("QUEUE_LOG_WAIT", EXIT_WAIT)), TimeBudget()
-        config, clock, disk, counters = ConfigFiles(home, log), Clock(), DiskThread(), Counters()
+        clock = Clock(earlier=read_spans(clock_file))
+        config, disk, counters = ConfigFiles(home, log), DiskThread(), Counters()
+        keep_spans(clock_file, clock.spans)
         retry, shutdown, events = DiskRetry(log), Shutdown(log), Events()
         commands = TodoCommands(processes.TODO_COMMANDS)
         announced = Announced(layout, log, config, shutdown, commands.send)
@@ -132,6 +134,7 @@ class QueueSend:
         # Marks before removals, which clear them.
         self._writers: list[WritingPart] = [announced, todo, *([intake] if intake else []), *channels, cleaner]
         self._exit_by = 0.0
+        self._clock_file = clock_file
         self._log.status(messages.status(leaving=False))
 
     def _announce(self, pid: int) -> None:
@@ -151,7 +154,8 @@ class QueueSend:
         if (left := self._exit_by - time.monotonic()) > 0:
             wait = min(wait, left)
         ready = dict(poll.poll(wait * 1000))
-        clock.look()
+        if clock.look():
+            keep_spans(self._clock_file, clock.spans)
         # Signals are taken in every turn, also if `ready` lacks their descriptor: one may have come after the poll.
         self._handle(self._signals.take())
         self._budget.begin()

@@ -280,7 +280,7 @@ def _remove_extra(tree: Tree) -> list[str]:
     with unable_to("remove", f"{tree.path}/lock/control"):
         if tree.has("lock/control", stat.S_ISSOCK):
             tree.unlink("lock/control")
-        for name in (STAMP, f"{STAMP}.new", *(f"lock/{name}" for name in MARKS_IN_LOCK)):
+        for name in (STAMP, f"{STAMP}.new", *(f"lock/{name}" for name in (*MARKS_IN_LOCK, "clock", "clock.new"))):
             tree.unlink(name)
     for name in tree.list(SOCKET_DIRECTORY):
         with unable_to("remove", f"{tree.path}/{SOCKET_DIRECTORY}/{name}"):

@@ -391,7 +391,7 @@ class Watchdog:
             sender, birth = store.load(message)
         except (OSError, FormatError):
             return None  # It has ended meanwhile; or its next attempt logs what is wrong with it.
-        birth = clock.from_disk(birth)
+        birth = clock.birth_from_disk(birth)
         due = clock.from_disk(due) if stamp is None else stamp
         return Dates(birth, due, birth + self._config.current.lifetime(sender))
 

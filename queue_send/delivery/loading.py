@@ -107,7 +107,7 @@ class Loader:
             return NotRead.TRIED  # Its next attempt has another entry in the backlog.
         if stamp is not None:
             self._slices.pop(message, None)  # Its next attempt has come: all recipients that are left are tried.
-        birth = clock.from_disk(disk_birth)
+        birth = clock.birth_from_disk(disk_birth)
         expires = birth + self._config.current.lifetime(sender)
         attempt = Attempt(message, sender, birth, expires, piece.next, clock.from_disk(piece.due))
         attempt.disk_birth, attempt.size = disk_birth, piece.size
@@ -136,7 +136,7 @@ class Loader:
             return None, 0, submitter
         nexthop = self._choices.name(self._kind, addresses[0])
         lifetime = self._config.current.lifetime(notice.sender)
-        return nexthop, self._clock.from_disk(notice.birth // 1_000_000) + lifetime, submitter
+        return nexthop, self._clock.birth_from_disk(notice.birth // 1_000_000) + lifetime, submitter
 
     def group(
         self, attempt: Attempt, recipients: list[Recipient], tried: Collection[int]

@@ -469,7 +469,7 @@ class Messages:
         now = int(self._clock.now())
         if due <= now:
             return due
-        birth = self._clock.from_disk(disk_birth)
+        birth = self._clock.birth_from_disk(disk_birth)
         if birth > now + BIRTH_AHEAD_MAX:
             due = max(now, due - (birth - now))
         return within_lifetime(due, now, birth + self._config.current.longest)

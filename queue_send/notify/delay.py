@@ -228,7 +228,7 @@ class DelayNotifier(Notifier):
                 break
             yield
         clock = self._clock
-        since = clock.from_disk(birth) if first is not None else 0
+        since = clock.birth_from_disk(birth) if first is not None else 0
         if first is None or not self._store.may_be_tried(message) or not self._is_due(message, since, int(now)):
             del self._tasks[message]
             return None

@@ -199,3 +199,15 @@ def test_a_run_ends_when_the_line_of_its_domain_is_removed(tmp_path: Path, remot
         Path(tmp_path, "home", "control", "ondemand").write_text("other.example:etrn\n")
         keeper.reread()
     assert [b"started: flush" in lines[0], b"ended: delivered 0 failed 0 deferred 1" in lines[-1]] == [True, True]
+
+
+def test_a_clock_that_is_set_ahead_lets_no_stored_mail_expire(
+    tmp_path: Path, remote: RemoteLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for keeper in make_keeper(tmp_path, remote, 1, []):
+        before = keeper._expired_before(b"d0.example")
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 100 * 86400)  # noqa: B023
+        assert keeper._expired_before(b"d0.example") - before < 60_000_000
+        monkeypatch.setattr(time, "time", lambda: now - 100 * 86400)  # noqa: B023
+        assert keeper._expired_before(b"d0.example") < before

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from queue_base.home import Home
 from queue_base.limits import Limits
 from queue_base.queue.layout import open_layout
-from queue_send.clock import Clock
+from queue_send.clock import Clock, ClockSpan, keep_spans, read_spans
 from queue_send.scheduler.model import Attempt, Entry, Settings
 from queue_send.scheduler.retry import next_attempt
 from queue_wire.control.schedule import QUADRATIC
@@ -233,6 +233,57 @@ def test_deferred_mail_is_tried_again_in_its_time_although_the_clock_was_set(
     loop.settle()
     tried = {int(job.path.rpartition(b"/")[2]) for job in loop.jobs}
     assert tried == {before, after}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["running", "started again meanwhile"])
+def test_a_clock_that_is_days_ahead_for_a_moment_makes_no_mail_too_old(
+    home: Home, tmp_path: Path, times: Time, again: bool
+) -> None:
+    before = classified_message(home, remote=[b"b@c.example"], birth=times.system() - 30, due=int(times.system()))
+
+    def bounces(message: int) -> bool:
+        return os.path.exists(open_layout(home.queue).bounce(message))
+
+    spans = times.clock.spans
+    times.step += 10 * DAY
+    if again:
+        keep_spans(str(tmp_path / "clock"), spans)
+        times.clock = Clock(times.system, lambda: times.even, read_spans(str(tmp_path / "clock")))
+    loop = Loop(home, times.clock)
+    try:
+        loop.messages.all_found()
+        during = classified_message(home, remote=[b"d@c.example"], birth=times.system(), due=int(times.system()))
+        for message in (before, during):
+            loop.arrive(message)
+        for step in (0, -10 * DAY):
+            times.step += step
+            times.even += 400.0
+            loop.settle()
+            for job in list(loop.jobs):
+                loop.report(job, b"Zlater")
+            loop.settle()
+            assert not any(bounces(message) for message in (before, during))
+        times.even += 8 * DAY
+        loop.settle()
+        for job in list(loop.jobs):
+            loop.report(job, b"Zlater")
+        loop.settle()
+        assert all(bounces(message) for message in (before, during))
+    finally:
+        loop.close()
+
+
+def test_spans_of_another_boot_and_garbage_are_no_spans(tmp_path: Path) -> None:
+    path = tmp_path / "clock"
+    spans = [ClockSpan(1e9, float("-inf"), 17.5), ClockSpan(2e9, 17.5, float("inf"))]
+    keep_spans(str(path), spans)
+    assert read_spans(str(path)) == spans
+    kept = path.read_bytes()
+    for wrong in (b"", b"x" + kept, kept + b"1 2\n", kept + b"a b c\n", kept + b"inf 1 2\n", b"\xff" + kept):
+        path.write_bytes(wrong)
+        assert read_spans(str(path)) == []
+    path.unlink()
+    assert read_spans(str(path)) == []
 
 
 def test_mail_of_an_earlier_run_waits_no_longer_than_it_had_to_although_the_clock_was_put_back(
