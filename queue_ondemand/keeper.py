@@ -90,6 +90,8 @@ from queue_wire.pipes.report import (
 RUNS_MAX = 50
 LOADED_MAX = 50  # Runs that wait for their limits with the records of a cluster in memory.
 REVERSALS_MAX = 100
+# Of these, those of one user.
+REVERSALS_A_USER = 10
 EXPIRY_EVERY = 3600.0  # Seconds between two searches of a domain for expired mail, at least.
 # At the start the domains are looked through within this time, not at once.
 EXPIRY_SPREAD = 600.0
@@ -109,14 +111,16 @@ TOO_OLD = b"It was stored for too long, and nobody has taken it. (#4.4.7)\n"
 
 
 class _HostRuns:
-    """A host that takes the mail of its domains over its own connection. `left`: those whose run has not begun.
+    """A host of a user that takes the mail of its domains over its own connection.
 
-    `ended` is called with the second answer. `broken`: the connection can carry no more.
+    `left`: those whose run has not begun. `ended` is called with the second answer. `broken`: the connection can
+    carry no more.
     """
 
-    __slots__ = ("broken", "domains", "ended", "left")
+    __slots__ = ("broken", "domains", "ended", "left", "user")
 
-    def __init__(self, domains: list[bytes], ended: Callable[[RunAnswer], None]) -> None:
+    def __init__(self, user: bytes, domains: list[bytes], ended: Callable[[RunAnswer], None]) -> None:
+        self.user = user
         self.domains = domains
         self.left = deque(domains)
         self.ended = ended
@@ -445,16 +449,21 @@ class Keeper:
             answer = RunAnswer(LATER if kept else EMPTY, ON_HOLD if kept else b"")
         elif self.leaving or any(domain in self._runs for domain in stored):
             answer = RunAnswer(LATER)  # It is looked through for something else, which is over soon.
-        elif len(set(self._reversals.values())) >= REVERSALS_MAX:
+        elif self._has_all_places(request.user):
             answer = RunAnswer(LATER, b"too many hosts at once")
         if answer.word != STARTED:
             os.close(descriptor)
             return answer
         self._remote.reverse(ReversedHost(request.client or domains[0], stored), descriptor)
-        reversal = _HostRuns(stored, ended)
+        reversal = _HostRuns(request.user, stored, ended)
         self._reversals.update(dict.fromkeys(stored, reversal))
         self._next_reversed(reversal)
         return answer
+
+    def _has_all_places(self, user: bytes) -> bool:
+        """Return whether another host of a user is to come later: no place is free, or none of the user's share."""
+        users = [each.user for each in set(self._reversals.values())]
+        return len(users) >= REVERSALS_MAX or users.count(user) >= REVERSALS_A_USER
 
     def _order(self, request: RunRequest, domain: bytes) -> RunAnswer:
         """Delete or return one stored message, whose long id is in the place of the client, or all of a domain."""

@@ -30,6 +30,7 @@ from queue_wire.admin.ondemand_socket import (
     pack_run_answer,
     unpack_run_request,
 )
+from queue_wire.control.networks import counted_networks
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
 
@@ -48,7 +49,8 @@ class EtrnLimits:
         self._clients: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
 
     def allows_client(self, client: bytes, interval: float, now: float) -> bool:
-        """Count a request; return whether the client has not made too many."""
+        """Count a request; return whether the client, or another one in its network of IPv6, has not made too many."""
+        client = counted_networks(client.decode("ascii", "replace"))[0].encode("ascii", "replace")
         begun, count = self._clients.pop(client, (now, 0))
         if now - begun >= interval:
             begun, count = now, 0

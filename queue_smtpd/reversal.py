@@ -115,13 +115,14 @@ class Reversal:
         queues: list[str],
         domains: list[bytes],
         client: str,
+        user: bytes,
         say: Callable[[bytes], None],
         regulate: Callable[[], None],
     ) -> None:
-        """`queues` are their paths; `client` is the client's address."""
+        """`queues` are their paths; `client` is the client's address, `user` who has authenticated."""
         self.finished = False
         self._queues = list(queues)
-        self._request = RunRequest(ATRN, b",".join(domains), client.encode("ascii", "replace"))
+        self._request = RunRequest(ATRN, b",".join(domains), client.encode("ascii", "replace"), user)
         self._say = say
         self._regulate = regulate
         self._current: tuple[QueueRequest, _QueueChannel] | None = None

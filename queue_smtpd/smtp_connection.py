@@ -752,7 +752,8 @@ class SmtpConnection:
     async def _turn(self, domains: list[bytes]) -> None:
         """Answer ATRN; if there is mail, pass it on until all of it is delivered, or the client is gone."""
         queues = [one.queue for one in self._open.links.home.each()]
-        reversal = self._reversal = Reversal(queues, domains, self._address, self._say_for_queue, self._regulate)
+        client = self._address, self._session.user
+        reversal = self._reversal = Reversal(queues, domains, *client, self._say_for_queue, self._regulate)
         reply = await reversal.begin()
         now = time.monotonic()
         if self._session.over:

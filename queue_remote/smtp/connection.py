@@ -136,6 +136,10 @@ class Connection:
         while self.client.state in OPENING:
             await self._wait()
 
+    def set_timeout(self, timeout: float) -> None:
+        """Wait so long from now on, where it was another time while it was opened."""
+        self._clock.timeout = timeout
+
     async def start_tls(self, plan: TlsPlan) -> None:
         """Do the handshake and check the certificate. Then the client goes on, or has ended."""
         transport, client = self._transport, self.client

@@ -22,6 +22,8 @@ from queue_wire.pipes.job import ReversedHost
 # Seconds for each reply at most. RFC 5321 section 4.5.3.2 wants no more than ten minutes, and the host cannot ask once
 # more before a run that has lost it is over.
 TIMEOUT_MAX = 600.0
+# Seconds for the greeting and the reply to EHLO: the host has just said ATRN, and has a place that others wait for.
+OPENING_SECONDS = 30.0
 
 
 class ReversedHosts:
@@ -68,7 +70,7 @@ class ReversedHosts:
         if descriptor is None:
             raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
         client = SmtpClient(Session(host.address, name))
-        new = functools.partial(Connection, client, min(timeout, TIMEOUT_MAX), None)
+        new = functools.partial(Connection, client, min(timeout, OPENING_SECONDS), None)
         make = cast("Callable[[], asyncio.Protocol]", new)
         try:
             given = socket.socket(fileno=descriptor)
@@ -87,6 +89,7 @@ class ReversedHosts:
         connection = cast(Connection, protocol)
         self._pool.add(connection)
         await connection.opened()
+        connection.set_timeout(min(timeout, TIMEOUT_MAX))
         await settle(connection)
         return connection
 

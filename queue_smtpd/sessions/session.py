@@ -227,6 +227,11 @@ class SmtpSession:
         return self._setup.priority
 
     @property
+    def user(self) -> bytes:
+        """The user who has authenticated, empty for none."""
+        return self._client.user
+
+    @property
     def over(self) -> bool:
         """Whether the session is at its end."""
         return self._server.state is ServerState.CLOSED

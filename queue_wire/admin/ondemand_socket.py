@@ -1,10 +1,11 @@
 """The socket intake/ondemand: requests to queue-ondemand for the mail of a domain, and its answers. Pure.
 
-    request    netstring: command NUL name NUL client        from queue-smtpd and queuectl
+    request    netstring: command NUL name NUL client [NUL user]        from queue-smtpd and queuectl
     answer     netstring: word NUL text
 
     etrn       a client's ETRN; `client` is its address. It is limited by etrninterval.
-    atrn       a user's ATRN; the name is one or more domains with commas between them. With the first byte comes a
+    atrn       a user's ATRN; the name is one or more domains with commas between them, the user has authenticated, and
+               each user has a share of the places. With the first byte comes a
                descriptor (SCM_RIGHTS): a connected stream socket, at whose other end the user's host is the server
     flush      the administrator's; `client` has the long ids of the messages, with commas, or is empty for all
     delete     remove stored mail; `client` is the long id of one message, or empty for all. From root and the owner
@@ -81,6 +82,7 @@ class RunRequest(NamedTuple):
     command: bytes
     name: bytes
     client: bytes = b""
+    user: bytes = b""
 
 
 class RunAnswer(NamedTuple):
@@ -92,14 +94,14 @@ class RunAnswer(NamedTuple):
 
 def pack_run_request(request: RunRequest) -> bytes:
     """Return the request as a netstring."""
-    return pack_netstring(b"\0".join(request))
+    return pack_netstring(b"\0".join(request if request.user else request[:3]))
 
 
 def unpack_run_request(payload: bytes) -> RunRequest:
     """Return the request in one netstring's payload. Raises FormatError."""
     fields = payload.split(b"\0")
-    if len(fields) != 3 or fields[0] not in COMMANDS:
-        raise FormatError(f"on-demand request: not command, name, client: {quoted(payload)}")
+    if not 3 <= len(fields) <= 4 or fields[0] not in COMMANDS:
+        raise FormatError(f"on-demand request: not command, name, client, user: {quoted(payload)}")
     return RunRequest(*fields)
 
 

@@ -15,12 +15,14 @@ from queue_base.queue.layout import open_layout
 from queue_ondemand.domain_run import DomainRun
 from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_ondemand.domain_times import Wake
-from queue_ondemand.keeper import RUNS_MAX, Keeper
+from queue_ondemand.keeper import REVERSALS_A_USER, REVERSALS_MAX, RUNS_MAX, Keeper
 from queue_ondemand.ondemand_files import OnDemandFiles
 from queue_ondemand.remote_link import RemoteLink
 from queue_wire.admin.ondemand_socket import (
+    ATRN,
     ETRN,
     FLUSH,
+    LATER,
     NO_LINE,
     STARTED,
     UNKNOWN,
@@ -105,6 +107,22 @@ def test_a_request_for_very_many_domains_takes_many_short_turns(tmp_path: Path, 
         assert keeper.answer(RunRequest(ETRN, b"@example.net", b"192.0.2.1"), answers.append) is None
         turns(keeper)
         assert answers[1].word == UNKNOWN
+
+
+def test_a_user_has_a_share_of_the_places_for_hosts_that_ask_with_atrn(tmp_path: Path, remote: RemoteLink) -> None:
+    lines: list[bytes] = []
+    control = b"".join(b"d%d.example:atrn\n" % number for number in range(REVERSALS_MAX + 1))
+    for keeper in make_keeper(tmp_path, remote, REVERSALS_MAX + 1, lines, control):
+        turns(keeper)
+        users = [b"joe"] * (REVERSALS_A_USER + 1) + [b"u%d" % each for each in range(REVERSALS_MAX - REVERSALS_A_USER)]
+        words = []
+        for number, user in enumerate(users):
+            request = RunRequest(ATRN, b"d%d.example" % number, b"192.0.2.1", user)
+            words.append(keeper.turn(request, os.open(os.devnull, os.O_RDONLY), ignore).word)
+        assert words.pop(REVERSALS_A_USER) == LATER
+        assert words == [STARTED] * REVERSALS_MAX
+    for _, descriptor in remote._passed:
+        os.close(descriptor)
 
 
 def test_very_many_domains_whose_time_has_come_take_many_short_turns(tmp_path: Path, remote: RemoteLink) -> None:

@@ -45,6 +45,8 @@ def test_a_client_has_so_many_requests_in_the_interval() -> None:
     allowed = [limits.allows_client(b"192.0.2.1", 60, float(second)) for second in range(REQUESTS_MAX + 5)]
     assert allowed == [True] * REQUESTS_MAX + [False] * 5
     assert limits.allows_client(b"192.0.2.2", 60, 25.0)
+    addresses = [b"2001:db8::%x" % number for number in range(REQUESTS_MAX + 5)]
+    assert [limits.allows_client(each, 60, 25.0) for each in addresses] == allowed
     assert limits.allows_client(b"192.0.2.1", 60, 60.0)
 
 
@@ -58,12 +60,10 @@ def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None
     assert not limits.allows_domain(b"c", 60, 1.0)
 
 
-@given(st.sampled_from(COMMANDS), fields, fields)
-def test_a_request_comes_back_as_it_was_packed(command: bytes, name: bytes, client: bytes) -> None:
-    reader = NetstringReader()
-    reader.feed(pack_run_request(RunRequest(command, name, client)))
-    payload = reader.next()
-    assert payload is not None and unpack_run_request(payload) == RunRequest(command, name, client)
+@given(st.sampled_from(COMMANDS), fields, fields, fields)
+def test_a_request_comes_back_as_it_was_packed(command: bytes, name: bytes, client: bytes, user: bytes) -> None:
+    request = RunRequest(command, name, client, user)
+    assert unpack_run_request(payload_of(pack_run_request(request))) == request
 
 
 @given(st.sampled_from(WORDS), fields)

@@ -73,7 +73,7 @@ async def turn(queues: Sequence[FakeQueue]) -> tuple[int, bool | None, bytes]:
         if data == QUIT:
             reversal.take(b"221 bye\r\n")
 
-    reversal = Reversal([queue.path for queue in queues], [b"a.example"], "192.0.2.7", say, lambda: None)
+    reversal = Reversal([queue.path for queue in queues], [b"a.example"], "192.0.2.7", b"joe", say, lambda: None)
     serving = [asyncio.ensure_future(queue.serve()) for queue in queues]
     reply = await reversal.begin()
     clean = None

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -17,6 +18,7 @@ from queue_remote.delivery import deliver_reversed
 from queue_remote.message.conversions import Conversions
 from queue_remote.message.file import open_message
 from queue_remote.setup import Setup, read_setup
+from queue_remote.smtp import reversed_hosts
 from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.reversed_hosts import ReversedHosts
 from queue_remote.smtp.transaction import Transaction
@@ -28,6 +30,7 @@ from support.processes.remote_daemon import PROGRAM, RemoteHome
 
 DOMAIN = b"customer.example"
 WHOLE = 1 << 30
+TIMEOUT = 5.0
 REPLIES = {b"EHLO": b"250-host\r\n250 PIPELINING\r\n", b"MAIL": b"250 ok\r\n", b"RSET": b"250 ok\r\n"}
 
 
@@ -101,7 +104,7 @@ class ReversedMail:
         make = cast("Callable[[], asyncio.Protocol]", lambda: host)
         await asyncio.get_running_loop().create_unix_connection(make, sock=theirs)
         hosts = ReversedHosts(Pool(10))
-        hosts.add(ReversedHost(b"192.0.2.7", [DOMAIN, b"branch.example"]), ours.detach(), b"me.example", 5.0)
+        hosts.add(ReversedHost(b"192.0.2.7", [DOMAIN, b"branch.example"]), ours.detach(), b"me.example", TIMEOUT)
         for number in list(self.kept):
             connection = await hosts.find(DOMAIN)
             message = open_message(self._paths[number])
@@ -141,6 +144,21 @@ def test_a_host_that_does_not_greet_as_a_server_gets_nothing(tmp_path: Path, gre
     mail = ReversedMail(RemoteHome(tmp_path), 2)
     assert not asyncio.run(mail.deliver(RudeHost()))
     assert mail.kept == [0, 1]
+
+
+@pytest.mark.parametrize("greeting", [b"", b"220 host\r\n"])
+def test_a_host_that_says_nothing_loses_its_place_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, greeting: bytes
+) -> None:
+    class SilentHost(CutHost):
+        def _say(self, data: bytes) -> None:
+            super()._say(greeting if data.startswith(b"220") else b"")
+
+    monkeypatch.setattr(reversed_hosts, "OPENING_SECONDS", 0.1)
+    mail = ReversedMail(RemoteHome(tmp_path), 2)
+    begun = time.monotonic()
+    assert not asyncio.run(mail.deliver(SilentHost()))
+    assert mail.kept == [0, 1] and time.monotonic() - begun < TIMEOUT
 
 
 def test_a_connection_that_has_not_come_defers_the_mail(tmp_path: Path) -> None:
