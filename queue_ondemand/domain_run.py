@@ -16,7 +16,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from queue_wire.files.cluster import ClusterRecord
-from queue_wire.files.stored_order import WHOLE, takes_recipient
+from queue_wire.files.stored_order import WHOLE, StoredOrder
 
 GROUP_MAX = 50  # Recipients of a job.
 
@@ -32,17 +32,23 @@ class Purpose(Enum):
 
 
 class ChosenRecords(NamedTuple):
-    """What an order is about: `ids` are the long ids of the messages, none for all; so is `recipient`, in lower case.
+    """What a run is about: an order; or the messages with the long ids `ids`, none for all.
+
+    before: the record at this offset of this cluster, and what follows it, are not meant.
     """
 
     ids: frozenset[str] = frozenset()
-    recipient: bytes = b""
+    order: StoredOrder | None = None
+    before: tuple[int, int] | None = None
 
-    def takes(self, record: ClusterRecord) -> bool:
-        """Return whether it is about a record."""
-        if self.ids and record.stored.long_id not in self.ids:
+    def takes(self, record: ClusterRecord, number: int, seed: int) -> bool:
+        """Return whether it is about a record of a cluster."""
+        stored = record.stored
+        if self.order is not None:
+            return self.order.takes(stored.long_id, stored.recipient, number, seed, record.offset)
+        if self.before is not None and (number, record.offset) >= self.before:
             return False
-        return takes_recipient(self.recipient, record.stored.recipient)
+        return not self.ids or stored.long_id in self.ids
 
 
 EVERY_RECORD = ChosenRecords()
@@ -60,7 +66,7 @@ class DomainRun:
     """
 
     __slots__ = (
-        *("_clusters", "_from", "_group", "_records", "cause", "chosen", "deferred", "delivered", "domain"),
+        *("_clusters", "_from", "_group", "_records", "_seed", "cause", "chosen", "deferred", "delivered", "domain"),
         *("expired_before", "failed", "held", "next_birth", "number", "oldest", "order", "purpose", "touched"),
     )
 
@@ -90,6 +96,7 @@ class DomainRun:
         self._clusters = deque(clusters)
         self._records: deque[ClusterRecord] = deque()
         self._group: list[ClusterRecord] = []
+        self._seed = 0
         # The offset of the record with which an unloaded cluster goes on, 0 for none.
         self._from = 0
 
@@ -103,9 +110,12 @@ class DomainRun:
         self.number = number
         return number
 
-    def load(self, records: Sequence[ClusterRecord], held: frozenset[str] = frozenset()) -> None:
+    def load(self, records: Sequence[ClusterRecord], held: frozenset[str] = frozenset(), seed: int = 0) -> None:
         """Take the records of the cluster that are not done. `held`: the long ids of messages on hold; WHOLE for all.
+
+        `seed`: that of the cluster.
         """
+        self._seed = seed
         self.touched = (self.unloaded and self.touched) or not records
         self.held = held
         wanted = [record for record in records if record.offset >= self._from and self._takes(record)]
@@ -135,7 +145,7 @@ class DomainRun:
     def _takes(self, record: ClusterRecord) -> bool:
         if self.purpose is Purpose.EXPIRY:
             return self.has_expired(record)
-        return self.chosen.takes(record)
+        return self.chosen.takes(record, self.number, self._seed)
 
     def has_expired(self, record: ClusterRecord) -> bool:
         """Return whether a message has expired."""

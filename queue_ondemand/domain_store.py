@@ -24,10 +24,12 @@ sendmutex, and makes all calls in one thread; the names and numbers may be read 
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-from queue_base.durable import Commit, check_works, read_file, sync_handles, write_all
+from queue_base.durable import Commit, check_works, read_dated, read_file, sync_handles, write_all
+from queue_base.errors import reason
 from queue_base.queue.layout import FILE_MODE
 from queue_wire.control.ondemand import is_domain_name
 from queue_wire.files.cluster import (
@@ -46,7 +48,15 @@ from queue_wire.files.cluster import (
     pack_stored,
     unpack_cluster,
 )
-from queue_wire.files.stored_order import HOLD_DIRECTORY, ORDER_DIRECTORY, ORDER_MAX, StoredOrder, unpack_order
+from queue_wire.files.stored_order import (
+    HOLD_DIRECTORY,
+    ORDER_DIRECTORY,
+    ORDER_LIFETIME,
+    ORDER_MAX,
+    StoredOrder,
+    unpack_order,
+)
+from queue_wire.format_error import FormatError
 
 NOTHING_HELD: frozenset[str] = frozenset()
 # The group of queue/ may read the messages, for queue-remote, and nothing else.
@@ -85,6 +95,14 @@ class DomainFiles:
         self.seed = 0
         self.size: int | None = None
         self.held: frozenset[str] = NOTHING_HELD
+
+
+class FoundOrder(NamedTuple):
+    """The name of an order, and the order, None if there is none; and what is wrong with others, by their names."""
+
+    name: str
+    order: StoredOrder | None
+    faults: list[tuple[str, str]]
 
 
 class _Append:
@@ -177,12 +195,34 @@ class DomainStore:
         if files is not None:
             files.held = frozenset(_names(f"{self._top}/{domain.decode()}/{HOLD_DIRECTORY}"))
 
-    def first_order(self, domain: bytes) -> tuple[str, StoredOrder] | None:
-        """Return the name of a domain's first order, and the order; None if there is none. Raises FormatError."""
+    def end_of(self, domain: bytes) -> tuple[int, int]:
+        """Return the number of a domain's last cluster, and where its next record will begin: nothing lies behind."""
+        files = self._domains.get(domain)
+        if files is None or not files.clusters:
+            return 0, 0
+        last = files.clusters[-1]
+        return (last, files.length) if files.appending == last else (last + 1, 0)
+
+    def first_order(self, domain: bytes, passed: Container[str] = ()) -> FoundOrder:
+        """Return a domain's first order but for those with names in `passed`. One that has expired is removed."""
         directory = f"{self._top}/{domain.decode()}/{ORDER_DIRECTORY}"
+        faults: list[tuple[str, str]] = []
         for name in sorted(_names(directory)):
-            return name, unpack_order(read_file(f"{directory}/{name}", ORDER_MAX))
-        return None
+            if name in passed:
+                continue
+            path = f"{directory}/{name}"
+            try:
+                data, given = read_dated(path, ORDER_MAX)
+                order = unpack_order(data)
+                if time.time() - given / 1e9 < ORDER_LIFETIME:
+                    return FoundOrder(name, order, faults)
+                what = f"the order to {order.command.decode()} stored mail could not be carried out in full"
+                faults.append((name, f"{path}: {what} within a day, and is removed; what is left stays stored"))
+                self.end_order(domain, name)
+            except (FormatError, OSError) as error:
+                why = reason(error) if isinstance(error, OSError) else str(error)
+                faults.append((name, f"{path} is no order and is passed by: {why}; remove it"))
+        return FoundOrder("", None, faults)
 
     def end_order(self, domain: bytes, name: str) -> None:
         """Remove an order, durably; if nothing is stored for the domain, its directory too."""
@@ -355,7 +395,9 @@ class DomainStore:
             if not files.clusters:
                 self._remove_domain(domain)
             return
-        if files.appending != number and 2 * _length(pending) < cluster.end:
+        # The position that an order names is one in this file, not in a compacted one.
+        ordered = _names(f"{self._top}/{domain.decode()}/{ORDER_DIRECTORY}")
+        if files.appending != number and 2 * _length(pending) < cluster.end and not ordered:
             self._compact(domain, number, pending)
         needed = {record.stored.long_id for record in pending}
         done = [record for record in cluster.records if record.stored.long_id not in needed]

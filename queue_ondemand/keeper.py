@@ -34,7 +34,7 @@ from queue_base.errors import complain, reason
 from queue_base.home import Home
 from queue_base.queue.layout import Layout
 from queue_ondemand.domain_run import EVERY_RECORD, ChosenRecords, DomainRun, Purpose
-from queue_ondemand.domain_store import DomainStore
+from queue_ondemand.domain_store import DomainStore, FoundOrder
 from queue_ondemand.domain_times import DomainTimes, Wake
 from queue_ondemand.job_storage import JobStorage, StoredJob
 from queue_ondemand.ondemand_files import PROGRAM, OnDemandConfig, OnDemandFiles
@@ -72,9 +72,7 @@ from queue_wire.files.stored_order import (
     DELETE_STORED,
     REQUEUE_STORED,
     WHOLE,
-    StoredOrder,
 )
-from queue_wire.format_error import FormatError
 from queue_wire.pipes.job import Job, ReversedHost
 from queue_wire.pipes.report import (
     HOST_SCOPE,
@@ -175,6 +173,9 @@ class Keeper:
         self._requeued = RequeuedIds()
         # Domains whose orders wait for the end of a run.
         self._ordered: set[bytes] = set()
+        # Orders of which something is left, and what is no order and was reported.
+        self._unfinished: dict[bytes, set[str]] = {}
+        self._faulty_orders: set[tuple[bytes, str]] = set()
         # What is done in steps, the first one first.
         self._steps: deque[Iterator[None]] = deque()
         self._config = files.current
@@ -474,7 +475,8 @@ class Keeper:
             return RunAnswer(RUNNING, b"a delivery is under way; try again when it is over")
         purpose = Purpose.DELETION if request.command == DELETE else Purpose.RETURN
         ids = frozenset([request.client.decode("ascii", "replace")] if request.client else [])
-        self._start_run(domain, request.command, purpose, ChosenRecords(ids))
+        chosen = ChosenRecords(ids, before=self._store.end_of(domain))
+        self._start_run(domain, request.command, purpose, chosen)
         return RunAnswer(STARTED)
 
     def _delivers(self, domain: bytes) -> bool:
@@ -487,6 +489,7 @@ class Keeper:
             self._give_way(domain)
             self._disk.submit(partial(self._store.read_holds, domain), partial(self._have_read, domain), syncs=False)
         elif command == ORDERS:
+            self._unfinished.pop(domain, None)
             self._take_order(domain)
         if domain in self._runs:
             return RunAnswer(RUNNING)
@@ -507,30 +510,26 @@ class Keeper:
         if domain in self._runs or domain in self._reversals:
             self._ordered.add(domain)
             return
-        found: list[tuple[str, StoredOrder]] = []
-        faults: list[FormatError] = []
-
-        def read() -> None:
-            try:
-                order = self._store.first_order(domain)
-            except FormatError as error:
-                faults.append(error)
-                return
-            if order is not None:
-                found.append(order)
+        found: list[FoundOrder] = []
+        passed = frozenset(self._unfinished.get(domain, ()))
 
         def have_read(result: Result) -> None:
-            if result is not None or faults:
-                why = faults[0] if faults else reason(result) if result else ""
-                complain(PROGRAM, f"alert: unable to read an order about {_shown(domain)}: {why}; remove it")
-            elif found and (domain in self._runs or domain in self._reversals):
+            if result is not None:
+                complain(PROGRAM, f"alert: unable to read the orders about {_shown(domain)}: {reason(result)}")
+                return
+            name, order, faults = found[0]
+            for faulty, why in faults:
+                if (domain, faulty) not in self._faulty_orders:
+                    self._faulty_orders.add((domain, faulty))
+                    complain(PROGRAM, f"alert: {why}")
+            if order is None:
+                return
+            if domain in self._runs or domain in self._reversals:
                 self._ordered.add(domain)
-            elif found:
-                name, order = found[0]
-                purpose, chosen = PURPOSES[order.command], ChosenRecords(order.ids, order.recipient)
-                self._start_run(domain, order.command, purpose, chosen, name)
+            else:
+                self._start_run(domain, order.command, PURPOSES[order.command], ChosenRecords(order=order), name)
 
-        self._disk.submit(read, have_read, syncs=False)
+        self._disk.submit(lambda: found.append(self._store.first_order(domain, passed)), have_read)
 
     def _begin(self, domain: bytes, cause: bytes, chosen: ChosenRecords, interval: float, now: float) -> bytes:
         """Start a run that somebody wants; return the word of the answer."""
@@ -748,7 +747,7 @@ class Keeper:
                 self._complain(run, f"unable to read cluster {number}", result)
                 self._next_cluster(run)
             elif found:
-                run.load(found[0].pending, self._store.held(run.domain))
+                run.load(found[0].pending, self._store.held(run.domain), found[0].seed)
                 self._advance(run)
             else:
                 self._next_cluster(run)
@@ -821,8 +820,15 @@ class Keeper:
         run.stop()
 
     def _end_order(self, run: DomainRun) -> None:
-        """Remove the order that a run has carried out. If something of it is left, the next process tries again."""
-        if run.deferred or self.leaving:
+        """Remove the order that a run has carried out, and take the next one.
+
+        If something of it is left, it is tried again after the next run of the domain, or by the next process.
+        """
+        if self.leaving:
+            return
+        if run.deferred:
+            self._unfinished.setdefault(run.domain, set()).add(run.order)
+            self._take_order(run.domain)
             return
 
         def removed(result: Result) -> None:
@@ -838,7 +844,8 @@ class Keeper:
         reversal = self._reversals.get(run.domain)
         if run.order:
             self._end_order(run)
-        elif run.domain in self._ordered and reversal is None:
+        elif (run.domain in self._ordered or run.domain in self._unfinished) and reversal is None:
+            self._unfinished.pop(run.domain, None)
             self._take_order(run.domain)
         if reversal is None:
             self._begun -= 1

@@ -123,6 +123,8 @@ def _stored(home: Home, stored: Sequence[StoredMessage], now: float) -> Iterator
 
 def _waits_for(home: Home, message: StoredMessage) -> str:
     """Return what a stored message waits for."""
+    if message.ordered:
+        return f"ordered: {message.ordered}, which queue-ondemand has not done yet"
     if message.held is not None:
         return f"held: {visible(message.held.encode())}"
     try:

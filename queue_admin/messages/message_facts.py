@@ -58,9 +58,9 @@ def stored_facts(message: StoredMessage, now: float) -> dict[str, object]:
         "id": first.long_id, "message": first.message, "state": "stored", "birth": precise(first.birth),
         "age": max(int(now - first.birth / 1e6), 0), "bytes": first.size, "sender": visible(first.sender),
         "priority": None, "local": nothing, "remote": {"done": 0, "left": len(message.recipients)},
-        "unsorted": nothing, "next": None, "deleted": False,
+        "unsorted": nothing, "next": None, "deleted": message.ordered == "delete",
         "held": None if message.held is None else visible(message.held.encode()), "corrupt": None, "trouble": None,
-        "last": None, "stored": message.domain.decode(),
+        "last": f"ordered: {message.ordered}" if message.ordered else None, "stored": message.domain.decode(),
     }  # fmt: skip
 
 

@@ -93,7 +93,7 @@ class StoredChange:
         """Take those of the messages that match; with `held` only those on hold."""
         for message in found:
             chosen = self._mail.choose(message, self._selectors, self._now)
-            if chosen is not None and (chosen.held is not None or not held):
+            if chosen is not None and not chosen.ordered and (chosen.held is not None or not held):
                 self.messages.setdefault(chosen.domain, {})[chosen.long_id] = None
 
     def take_matching(self, held: bool = False) -> None:
@@ -136,8 +136,11 @@ class StoredChange:
         made = []
         name = f"{time.time_ns():020}.{os.getpid()}"
         for domain, names in self.messages.items():
-            ids = frozenset() if domain in self.whole else frozenset(names)
-            self._change(domain, ORDER_DIRECTORY, {name: pack_order(StoredOrder(command, recipient, ids))})
+            order = StoredOrder(command, recipient, frozenset(names))
+            if domain in self.whole:
+                # What was read: a message that is stored by now is not meant.
+                order = StoredOrder(command, recipient, ends=tuple(self._mail.domains[domain].ends.values()))
+            self._change(domain, ORDER_DIRECTORY, {name: pack_order(order)})
             made.append(f"{self._place(domain, ORDER_DIRECTORY)}/{name}")
         try:
             with OnDemandClient(self._home) as client:

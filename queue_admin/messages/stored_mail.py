@@ -27,7 +27,15 @@ from queue_wire.files.cluster import (
     unpack_cluster,
     unpack_link_name,
 )
-from queue_wire.files.stored_order import HOLD_DIRECTORY, ORDER_DIRECTORY, ORDER_MAX, WHOLE, StoredOrder, unpack_order
+from queue_wire.files.stored_order import (
+    HOLD_DIRECTORY,
+    ORDER_DIRECTORY,
+    ORDER_MAX,
+    WHOLE,
+    ClusterEnd,
+    StoredOrder,
+    unpack_order,
+)
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_long_id
 
@@ -39,7 +47,8 @@ FAULTS_SHOWN = 3
 class StoredMessage(NamedTuple):
     """A message that is stored for a domain, in one of its clusters; `path` is that of its file, below queue/.
 
-    `held` is the reason for which it is on hold, None if it is not.
+    `held` is the reason for which it is on hold, None if it is not. `ordered` is the command of an order that takes it,
+    empty if there is none: queue-ondemand has not carried it out yet.
     """
 
     domain: bytes
@@ -47,6 +56,7 @@ class StoredMessage(NamedTuple):
     first: StoredRecipient
     recipients: tuple[bytes, ...]
     held: str | None
+    ordered: str = ""
 
     @property
     def long_id(self) -> str:
@@ -61,7 +71,11 @@ class StoredDomain:
     """
 
     def __init__(self, home: Home, domain: bytes, faults: dict[str, str]) -> None:
-        """Nothing is read before it is needed: of other domains nothing may be wanted."""
+        """Nothing is read before it is needed: of other domains nothing may be wanted.
+
+        `ends` has how far each cluster was read.
+        """
+        self.ends: dict[int, ClusterEnd] = {}
         self.domain = domain
         self._faults = faults
         self._queue = home.queue
@@ -72,7 +86,8 @@ class StoredDomain:
         return frozenset(self._names(HOLD_DIRECTORY))
 
     @cached_property
-    def _orders(self) -> list[StoredOrder]:
+    def orders(self) -> list[StoredOrder]:
+        """The orders that queue-ondemand has not carried out yet, the first one first."""
         found: list[StoredOrder] = []
         for name in sorted(self._names(ORDER_DIRECTORY)):
             data = self._read(f"{ORDER_DIRECTORY}/{name}", ORDER_MAX)
@@ -114,22 +129,31 @@ class StoredDomain:
 
     def _pending(self, number: int) -> list[ClusterRecord]:
         data = self._read(f"{number}{SUFFIX}", CLUSTER_MAX)
-        return [] if data is None else unpack_cluster(data).pending
+        if data is None:
+            return []
+        cluster = unpack_cluster(data)
+        self.ends[number] = ClusterEnd(number, cluster.seed, cluster.end)
+        return cluster.pending
 
     def _group(self, number: int, records: Iterable[ClusterRecord]) -> Iterator[StoredMessage]:
+        """Yield the messages that records belong to; one of which an order takes some recipients comes twice."""
         for long_id, some in groupby(records, lambda record: record.stored.long_id):
-            stored = [each.stored for each in some if not self._is_ordered(each.stored)]
-            if stored:
-                path = f"{self._place}/mess/{link_name(number, long_id)}"
-                held = self._reason(long_id) if long_id in self._held else self.held
-                yield StoredMessage(self.domain, path, stored[0], tuple(each.recipient for each in stored), held)
+            path = f"{self._place}/mess/{link_name(number, long_id)}"
+            held = self._reason(long_id) if long_id in self._held else self.held
+            by_order: dict[str, list[StoredRecipient]] = {}
+            for each in some:
+                by_order.setdefault(self._order_of(each, number), []).append(each.stored)
+            for ordered, stored in sorted(by_order.items()):
+                recipients = tuple(each.recipient for each in stored)
+                yield StoredMessage(self.domain, path, stored[0], recipients, held, ordered)
 
-    def _is_ordered(self, stored: StoredRecipient) -> bool:
-        """Return whether an order takes a recipient, which is gone soon."""
-        return any(
-            (not order.ids or stored.long_id in order.ids) and order.recipient in (b"", stored.recipient.lower())
-            for order in self._orders
-        )
+    def _order_of(self, record: ClusterRecord, number: int) -> str:
+        """Return the command of the first order that takes a record, empty if there is none."""
+        stored, end = record.stored, self.ends[number]
+        for order in self.orders:
+            if order.takes(stored.long_id, stored.recipient, number, end.seed, record.offset):
+                return order.command.decode()
+        return ""
 
     def _reason(self, name: str) -> str:
         data = self._read(f"{HOLD_DIRECTORY}/{name}", REASON_MAX)

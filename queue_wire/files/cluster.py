@@ -72,10 +72,11 @@ class ClusterRecord(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """The contents of a cluster: the records, and `end`, the length of the part that counts."""
+    """The contents of a cluster: the records, `end`, the length of the part that counts, and the seed."""
 
     records: list[ClusterRecord]
     end: int
+    seed: int = 0
 
     @property
     def pending(self) -> list[ClusterRecord]:
@@ -111,7 +112,7 @@ def unpack_cluster(data: bytes) -> Cluster:
     while (found := _record_at(data, at, seed)) is not None:
         records.append(found)
         at += _length(data, at)
-    return Cluster(records, at)
+    return Cluster(records, at, seed)
 
 
 def salvage_cluster(data: bytes) -> list[ClusterRecord]:

@@ -5,35 +5,60 @@
     order/NAME     an order; queue-ondemand carries it out and removes it then. The first one by name comes first:
 
         command LF recipient LF      `delete`, `bounce` or `requeue`; only this recipient, if it is not empty
-        I-BIRTH LF …                 the long ids of the messages, or `all` in place of the first one
+        I-BIRTH LF …                 the long ids of the messages; or, for all that was stored then:
+        upto N SEED END LF …         the records of cluster N with this seed that begin before this offset
 
-queuectl makes the files, whether queue-ondemand runs or not.
+queuectl makes the files, whether queue-ondemand runs or not. So an order never takes what is stored after it was given;
+what of it cannot be carried out within ORDER_LIFETIME, by the file's mtime, stays stored.
 """
 
+import re
 from typing import NamedTuple
 
 from queue_wire.format_error import FormatError, quoted
 
 HOLD_DIRECTORY = "hold"
 ORDER_DIRECTORY = "order"
-WHOLE = "all"  # In place of a long id: all that is stored for the domain.
+WHOLE = "all"  # In hold/, in place of a long id: all that is stored for the domain.
 DELETE_STORED = b"delete"
 BOUNCE_STORED = b"bounce"
 REQUEUE_STORED = b"requeue"
 ORDER_MAX = 1 << 30  # Bytes of an order.
+ORDER_LIFETIME = 86400  # Seconds.
+_END = re.compile(r"upto (\d{1,18}) ([0-9a-f]{16}) (\d{1,18})")
+
+
+class ClusterEnd(NamedTuple):
+    """How far an order reaches into a cluster: the seed of the file, and the offset of the first record behind it."""
+
+    number: int
+    seed: int
+    end: int
 
 
 class StoredOrder(NamedTuple):
-    """An order. `ids` are the long ids of the messages, none for all; `recipient`, in lower case, is empty for all."""
+    """An order. `recipient`, in lower case, is empty for all. It is about the messages with the long ids `ids`, or, if
+    there are none, about the records before `ends`.
+    """
 
     command: bytes
     recipient: bytes = b""
     ids: frozenset[str] = frozenset()
+    ends: tuple[ClusterEnd, ...] = ()
+
+    def takes(self, long_id: str, recipient: bytes, cluster: int, seed: int, offset: int) -> bool:
+        """Return whether it takes the record of a recipient, which begins at an offset of a cluster with a seed."""
+        if self.recipient and recipient.lower() != self.recipient:
+            return False
+        if self.ids:
+            return long_id in self.ids
+        return any(end.number == cluster and end.seed == seed and offset < end.end for end in self.ends)
 
 
 def pack_order(order: StoredOrder) -> bytes:
     """Return the bytes of the file."""
-    names = [name.encode() for name in sorted(order.ids)] or [WHOLE.encode()]
+    names = [name.encode() for name in sorted(order.ids)]
+    names += [b"upto %d %016x %d" % end for end in order.ends]
     return b"\n".join((order.command, order.recipient.replace(b"\n", b" "), *names, b""))
 
 
@@ -41,12 +66,15 @@ def unpack_order(data: bytes) -> StoredOrder:
     """Return the order in a file. Raises FormatError."""
     command, newline, rest = data.partition(b"\n")
     recipient, _, rest = rest.partition(b"\n")
-    if command not in (DELETE_STORED, BOUNCE_STORED, REQUEUE_STORED) or not newline or not rest.endswith(b"\n"):
+    if command not in (DELETE_STORED, BOUNCE_STORED, REQUEUE_STORED) or not newline or data[-1:] != b"\n":
         raise FormatError(f"order for stored mail: not a command, a recipient and ids: {quoted(data[:100])}")
-    ids = frozenset(rest.decode("ascii", "replace").splitlines())
-    return StoredOrder(command, recipient, frozenset() if WHOLE in ids else ids)
-
-
-def takes_recipient(recipient: bytes, stored: bytes) -> bool:
-    """Return whether an order about `recipient`, empty for all, takes a stored one."""
-    return not recipient or stored.lower() == recipient
+    names = rest.decode("ascii", "replace").splitlines()
+    if WHOLE in names:
+        raise FormatError("order for stored mail: it is of an earlier version, and does not say up to which message")
+    if not names or not names[0].startswith("upto "):
+        return StoredOrder(command, recipient, frozenset(names))
+    found = [_END.fullmatch(name) for name in names]
+    ends = tuple(ClusterEnd(int(end[1]), int(end[2], 16), int(end[3])) for end in found if end is not None)
+    if len(ends) < len(names):
+        raise FormatError(f"order for stored mail: not the end of a cluster: {quoted(rest)}")
+    return StoredOrder(command, recipient, ends=ends)

@@ -2,7 +2,7 @@
 
 from queue_ondemand.domain_run import GROUP_MAX, ChosenRecords, DomainRun, Purpose
 from queue_wire.files.cluster import ClusterRecord, StoredRecipient
-from queue_wire.files.stored_order import WHOLE
+from queue_wire.files.stored_order import WHOLE, ClusterEnd, StoredOrder
 
 
 def record(offset: int, message: int, recipient: bytes = b"r", birth: int = 100, sender: bytes = b"s") -> ClusterRecord:
@@ -137,7 +137,20 @@ def test_a_search_for_expired_mail_goes_on_behind_what_is_on_hold() -> None:
 
 
 def test_an_order_may_be_about_one_recipient() -> None:
-    found = DomainRun(b"example.net", b"bounce", [3], 50, Purpose.RETURN, ChosenRecords(frozenset(), b"ann@x"))
+    chosen = ChosenRecords(order=StoredOrder(b"bounce", b"ann@x", ends=(ClusterEnd(3, 9, 100),)))
+    found = DomainRun(b"example.net", b"bounce", [3], 50, Purpose.RETURN, chosen)
     found.next_cluster()
-    found.load([record(1, 7, b"Ann@X"), record(2, 7, b"bob@x"), record(3, 8, b"ann@x")])
+    found.load([record(1, 7, b"Ann@X"), record(2, 7, b"bob@x"), record(3, 8, b"ann@x")], seed=9)
     assert groups(found) == [[1], [3]]
+
+
+def test_an_order_takes_nothing_that_was_stored_after_it_was_given() -> None:
+    order = StoredOrder(b"delete", ends=(ClusterEnd(3, 9, 20), ClusterEnd(4, 8, 100)))
+    found = DomainRun(b"example.net", b"delete", [3, 4, 5], 50, Purpose.DELETION, ChosenRecords(order=order))
+    taken = []
+    # The last two are other clusters than the order has seen.
+    for seed in (9, 7, 6):
+        found.next_cluster()
+        found.load([record(10, 7), record(20, 8), record(30, 9)], seed=seed)
+        taken.append(groups(found))
+    assert taken == [[[10]], [], []]

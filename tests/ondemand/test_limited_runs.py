@@ -30,12 +30,14 @@ from queue_wire.admin.ondemand_socket import (
     RunAnswer,
     RunRequest,
 )
-from queue_wire.files.stored_order import DELETE_STORED, StoredOrder, pack_order
+from queue_wire.files.cluster import StoredRecipient
+from queue_wire.files.stored_order import DELETE_STORED, ORDER_LIFETIME, StoredOrder, pack_order
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, unpack_job
 from queue_wire.pipes.report import MESSAGE_SCOPE, SUCCESS, Report, pack_report
 from support.queues.home import make_home
 from support.queues.queued import put_mess, store_on_demand
+from support.queues.stored_mail import order_about_all
 
 DOMAIN = b"customer.example"
 DEADLINE = 30.0
@@ -114,6 +116,12 @@ class World:
         return Path(self.home.queue, "ondemand", domain.decode()).exists()
 
 
+def pending(home: Home) -> list[tuple[int, StoredRecipient]]:
+    """Return what is stored for the domain and not done, with the numbers of the clusters."""
+    found = DomainStore(home.queue)
+    return [(number, each.stored) for number in found.clusters(DOMAIN) for each in found.read(DOMAIN, number).pending]
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     found = make_home(tmp_path / "home")
@@ -164,10 +172,58 @@ def test_an_order_that_came_while_a_delivery_was_under_way_is_carried_out_once_i
     world.until(lambda: world.keeper._sent)
     orders = Path(home.queue, "ondemand/customer.example/order")
     orders.mkdir(0o2750)
-    (orders / "1").write_bytes(pack_order(StoredOrder(DELETE_STORED, b"", frozenset())))
+    (orders / "1").write_bytes(order_about_all(home, DOMAIN, DELETE_STORED))
     assert world.ask(ORDERS) == RUNNING
     world.until(lambda: not world.stored())
     assert len(world.jobs) == 2
+
+
+def test_mail_that_is_stored_before_an_order_is_carried_out_is_not_in_it(world: World, home: Home) -> None:
+    assert world.ask(FLUSH) == STARTED
+    world.until(lambda: world.keeper._sent)
+    orders = Path(home.queue, "ondemand/customer.example/order")
+    orders.mkdir(0o2750)
+    (orders / "1").write_bytes(order_about_all(home, DOMAIN, DELETE_STORED))
+    store_on_demand(home, DOMAIN, [[b"new@customer.example"]])
+    world.keeper._store._domains[DOMAIN].clusters.append(2)  # As if this store had stored it.
+    assert world.ask(ORDERS) == RUNNING
+    world.until(lambda: not any(orders.iterdir()))
+    world.until(lambda: not world.disk.busy)
+    left = [each.recipient for _, each in pending(home)]
+    assert left == [b"new@customer.example"]
+
+
+def test_what_is_no_order_is_named_and_the_next_order_is_carried_out(
+    world: World, home: Home, capfd: pytest.CaptureFixture[str]
+) -> None:
+    orders = Path(home.queue, "ondemand/customer.example/order")
+    orders.mkdir(0o2750)
+    (orders / "0").write_bytes(b"delete\n\nall\n")
+    os.mkfifo(orders / "1")
+    (orders / "2").mkdir()
+    (orders / "3").symlink_to("nowhere")
+    (orders / "4").write_bytes(order_about_all(home, DOMAIN, DELETE_STORED))
+    world.ask(ORDERS)
+    world.until(lambda: not (orders / "4").exists())
+    world.ask(ORDERS)
+    world.until(lambda: not world.disk.busy)
+    assert not pending(home) and sorted(os.listdir(orders)) == ["0", "1", "2", "3"]
+    told = capfd.readouterr().err
+    assert [told.count(f"alert: {orders}/{name} is no order and is passed by: ") for name in "0123"] == [1] * 4
+
+
+def test_an_order_of_yesterday_is_removed_with_an_alert_and_takes_nothing(
+    world: World, home: Home, capfd: pytest.CaptureFixture[str]
+) -> None:
+    order = Path(home.queue, "ondemand/customer.example/order/1")
+    order.parent.mkdir(0o2750)
+    order.write_bytes(order_about_all(home, DOMAIN, DELETE_STORED))
+    os.utime(order, (time.time(), time.time() - ORDER_LIFETIME - 1))
+    world.ask(ORDERS)
+    world.until(lambda: not order.exists())
+    world.until(lambda: not world.disk.busy)
+    assert len(pending(home)) == 3
+    assert "the order to delete stored mail could not be carried out in full within a day" in capfd.readouterr().err
 
 
 def test_a_hold_that_came_while_a_delivery_was_under_way_ends_its_run_once_it_waits(world: World, home: Home) -> None:
@@ -277,7 +333,7 @@ def test_very_many_orders_whose_mail_is_gone_end_one_after_the_other(
     orders = [Path(home.queue, f"ondemand/gone{number}.example/order/1") for number in range(count)]
     for order in orders:
         order.parent.mkdir(0o2750, parents=True)
-        order.write_bytes(pack_order(StoredOrder(DELETE_STORED, b"", frozenset())))
+        order.write_bytes(pack_order(StoredOrder(DELETE_STORED)))
         found.ask(ORDERS, os.fsencode(order.parts[-3]))
     found.until(lambda: len(found.keeper._waiting) == count)
     found.answers_jobs = True

@@ -70,9 +70,9 @@ class Site:
     def orders(self, domain: bytes) -> list[StoredOrder]:
         files = DomainStore(self.home.queue)
         found = []
-        while (order := files.first_order(domain)) is not None:
-            found.append(order[1])
-            os.unlink(f"{self.home.queue}/ondemand/{domain.decode()}/order/{order[0]}")
+        while (order := files.first_order(domain)).order is not None:
+            found.append(order.order)
+            os.unlink(f"{self.home.queue}/ondemand/{domain.decode()}/order/{order.name}")
         return found
 
 
@@ -210,16 +210,25 @@ def test_an_order_waits_for_queue_ondemand_and_takes_what_was_chosen(site: Site,
     assert site.orders(NET) == []
 
 
-def test_what_an_order_takes_is_not_listed_any_more(site: Site) -> None:
+def test_what_an_order_takes_is_listed_with_it_and_changed_by_no_other_command(site: Site) -> None:
     site.run("delete", "--recipient", "bob@example.net")
-    assert site.run("list", site.id("one"))[0].endswith("remote 0/1 for example.net")
+    assert [line.split(" for ")[1] for line in site.run("list", site.id("one"))] == [
+        "example.net", "example.net ordered: delete"
+    ]  # fmt: skip
     site.run("delete", site.id("one"))
-    assert site.names("list", "--stored") == ["two", "three"]
-    site.run("show", site.id("one"), code=100)
-    site.run("delete", "--domain", "example.com")
+    assert {line.endswith(" ordered: delete") for line in site.run("list", site.id("one"))} == {True}
+    assert "ordered: delete, which queue-ondemand has not done yet" in "\n".join(site.run("show", site.id("one")))
+    assert site.run("stored")[1].endswith("; ordered: delete, delete")
+    site.run("hold", site.id("one"), code=1)
+    site.run("bounce", "--domain", "example.com")
     owner = os.stat(site.home.queue)
     assert list(check_stored(site.home.queue, (owner.st_uid, owner.st_gid))) == []
-    assert site.orders(COM) == [StoredOrder(b"delete")]
+    store(site.home, "late", "eve@example.com", domain="example.com")
+    assert [line.endswith(" ordered: bounce") for line in site.run("list", "--stored", "--domain", "example.com")] == [
+        True, False
+    ]  # fmt: skip
+    [order] = site.orders(COM)
+    assert order.command == b"bounce" and [end.number for end in order.ends] == [1]
 
 
 def test_ids_come_from_standard_input(site: Site) -> None:
@@ -259,9 +268,9 @@ def test_of_several_queues_each_has_its_own_and_an_id_is_found_in_all(
     assert run("show", two)[0] == f"message: b/{two}"
     when = "of example.net when queue-ondemand comes to it"
     assert run("delete", f"b/{two}", one) == [f"queue {name}: deleted 1 stored message {when}" for name in "ab"]
-    assert DomainStore(home.choose("b").queue).first_order(NET) is not None
+    assert DomainStore(home.choose("b").queue).first_order(NET).order is not None
     main(["queuectl", "--home", home.path, "list", "--stored"])
-    assert capfd.readouterr().out == ""
+    assert capfd.readouterr().out.count(" ordered: delete\n") == 2
 
 
 def test_a_stored_message_of_several_queues_is_found_by_its_id_and_missing_only_if_none_has_it(

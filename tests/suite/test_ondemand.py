@@ -8,13 +8,14 @@ import time
 from pathlib import Path
 
 from queue_wire.admin.ondemand_socket import EMPTY, ETRN, LATER, NO_LINE, ORDERS, STARTED, UNKNOWN, RunAnswer
-from queue_wire.files.stored_order import DELETE_STORED, StoredOrder, pack_order
+from queue_wire.files.stored_order import DELETE_STORED
 from support.faults.trouble import disk_free, disk_full, refusing
 from support.local.good_mail import GoodMail
 from support.processes.ondemand_client import ask
 from support.processes.suite import Suite, enqueue, program, wait_until
 from support.queues.letters import letter_text, token_of
 from support.queues.queued import store_on_demand
+from support.queues.stored_mail import order_about_all
 from support.servers.smtp.sink import Sink
 from support.tools import need, need_tracing
 
@@ -256,7 +257,7 @@ def test_an_order_whose_marks_fail_stays(customer: GoodMail) -> None:
         keeper = suite.daemon("queue-ondemand")
         orders = Path(customer.home.queue, "ondemand", "customer.example", "order")
         orders.mkdir(0o2750)
-        (orders / "1").write_bytes(pack_order(StoredOrder(DELETE_STORED)))
+        (orders / "1").write_bytes(order_about_all(customer.home, b"customer.example", DELETE_STORED))
         disk_full(keeper)
         ask(customer.home, b"customer.example", ORDERS)
         suite.wait_for(r"^ondemand customer\.example ended: ")

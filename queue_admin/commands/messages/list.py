@@ -249,6 +249,8 @@ def stored_line(message: StoredMessage, form: str, now: float, queue: str = "") 
     age, left = span(now - first.birth / 1e6), len(message.recipients)
     parts = [str(facts["id"]), "stored", age, str(first.size), f"<{word(first.sender)}>", f"remote 0/{left}"]
     parts.append(f"for {message.domain.decode()}")
+    if message.ordered:
+        parts.append(f"ordered: {message.ordered}")
     if message.held is not None:
         parts.append(f"held: {facts['held']}")
     return " ".join(parts)

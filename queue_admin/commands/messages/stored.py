@@ -8,7 +8,7 @@ import click
 
 from queue_admin.home.chosen import each_queue, find_queue, home_of, with_queue
 from queue_admin.messages.admin_client import ask_for_runs
-from queue_admin.messages.stored_mail import read_stored, stored_domains
+from queue_admin.messages.stored_mail import StoredDomain, read_stored, stored_domains
 from queue_admin.printable import size_text, span, word
 from queue_admin.system_accounts import be_owner
 from queue_base.control import read_parsed
@@ -178,7 +178,9 @@ def _print_domain(home: Home, domain: bytes, stored: list[StoredRecipient], form
         return
     counts = f"{_count(len(stored), 'recipient')} of {_count(len(messages), 'message')}"
     lacks = "" if has_line else "; no line in control/ondemand"
-    print(f"{domain.decode()}: {counts}, {size_text(size)}, {span(age)} old{lacks}")
+    orders = [order.command.decode() for order in StoredDomain(home, domain, {}).orders]
+    ordered = f"; ordered: {', '.join(orders)}" if orders else ""
+    print(f"{domain.decode()}: {counts}, {size_text(size)}, {span(age)} old{lacks}{ordered}")
 
 
 def _count(number: int, what: str) -> str:

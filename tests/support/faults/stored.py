@@ -12,12 +12,13 @@ from queue_admin.messages.admin_client import ask_for_runs
 from queue_admin.messages.stored_mail import stored_domains
 from queue_base.errors import Temporary
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, FLUSH, ORDERS, RunRequest
-from queue_wire.files.stored_order import ORDER_DIRECTORY, REQUEUE_STORED, StoredOrder, pack_order
+from queue_wire.files.stored_order import ORDER_DIRECTORY, REQUEUE_STORED
 from support.faults.failing import ANN, CLARA, TEXT, clara_has_it, named
 from support.faults.kill.kill_runs import Story
 from support.faults.kill.killing import DEADLINE
 from support.processes.suite import Suite, enqueue, wait_until
 from support.queues.queued import store_on_demand
+from support.queues.stored_mail import order_about_all
 from support.send.control import queuectl
 from support.servers.smtp.sink import Sink
 from support.site import Site
@@ -198,7 +199,7 @@ class RequeuedMail(StoredMail):
             try:
                 place.mkdir(exist_ok=True)
                 if not any(place.iterdir()):
-                    (place / ".new").write_bytes(pack_order(StoredOrder(REQUEUE_STORED)))
+                    (place / ".new").write_bytes(order_about_all(site.home, DOMAIN, REQUEUE_STORED))
                     (place / ".new").rename(place / "1")
                 ask_for_runs(site.home, [RunRequest(ORDERS, DOMAIN)])
             except (FileNotFoundError, Temporary):

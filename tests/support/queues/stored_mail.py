@@ -8,6 +8,7 @@ from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_wire.files.cluster import StoredRecipient
+from queue_wire.files.stored_order import ClusterEnd, StoredOrder, pack_order
 
 BIRTH = 1_700_000_000_000_000  # Microseconds.
 
@@ -38,6 +39,15 @@ def store(
     if not in_queue:
         os.unlink(layout.mess(number))
     return records[0]
+
+
+def order_about_all(home: Home, domain: bytes, command: bytes) -> bytes:
+    """Return the file of an order about all that is stored for a domain now."""
+    found = DomainStore(home.queue)
+    read = {number: found.read(domain, number) for number in found.clusters(domain)}
+    return pack_order(
+        StoredOrder(command, ends=tuple(ClusterEnd(number, each.seed, each.end) for number, each in read.items()))
+    )
 
 
 def stored_mail(home: Home, domain: str = "example.net") -> list[tuple[str, str]]:
