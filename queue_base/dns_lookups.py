@@ -9,7 +9,6 @@ need, about 0.5 kB an answer; dnspython's own cache keeps the parsed reply, 4 kB
 """
 
 import asyncio
-import errno
 import random
 import socket
 import time
@@ -24,6 +23,7 @@ import dns.name
 import dns.nameserver
 import dns.resolver
 
+from queue_base.socket_errors import OF_THIS_HOST
 from queue_wire.control.smtproutes import Relay
 
 RESOLV_CONF = "/etc/resolv.conf"
@@ -42,7 +42,6 @@ CACHE_SIZE = 10000
 FOUND_SECONDS = 3600.0
 NOTHING_SECONDS = 300.0
 
-_OUR_SHORTAGE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _HOST_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.")
 _NOT_A_NAME = (dns.name.EmptyLabel, dns.name.LabelTooLong, dns.name.NameTooLong)
 
@@ -235,7 +234,7 @@ def _is_our_shortage(error: Exception) -> bool:
     """Return whether a question failed because this machine has no descriptor or memory left."""
     errors = getattr(error, "kwargs", {}).get("errors") or []
     problems = [error, *(problem for _, _, _, problem, _ in errors)]
-    return any(isinstance(problem, OSError) and problem.errno in _OUR_SHORTAGE for problem in problems)
+    return any(isinstance(problem, OSError) and problem.errno in OF_THIS_HOST for problem in problems)
 
 
 def _failure(error: Exception) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import cast
 
 from queue_base.errors import reason
+from queue_base.socket_errors import NO_DESCRIPTOR, OF_THIS_HOST
 from queue_remote.options import ConnectionKey
 from queue_remote.report_text import (
     NO_RESOURCES,
@@ -34,9 +35,6 @@ from queue_smtp.auth import Credentials
 from queue_smtp.client import ClientState, Session, SmtpClient, Tls
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY
 
-_TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
-_OUR_SHORTAGE = {errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, *_TOO_MANY_FILES}
-
 
 class Opener:
     """Opens connections for one delivery.
@@ -56,12 +54,15 @@ class Opener:
         self._tries: list[tuple[bytes, str]] = []
         self._smtp_tried = False
         self._answer: Verdict | None = None
+        self._no_source: Verdict | None = None
         self.scope = HOST_SCOPE
         # No target is tried after this time. Each attempt has limits of its own.
         self.until = time.monotonic() + key.config.connect_timeout + key.config.reply_timeout
 
     @property
     def failure(self) -> Verdict:
+        if self.scope == MESSAGE_SCOPE and self._no_source is not None and self._answer is None:
+            return self._no_source
         return self._answer or (TEMPORARY, not_connected(self._tries, bool(self._tries) and not self._smtp_tried))
 
     def refused(self, connection: Connection) -> None:
@@ -131,6 +132,7 @@ class Opener:
             why = reason(error) if error.errno else "no answer in time"
             self._note(f"not connected: {why}")
             self._smtp_tried = self._smtp_tried or not target.lmtp
+            self._judge_no_connection(error, target)
             self._tries.append((session.peer, why))
             return None
         self._pool.add(connection)
@@ -146,10 +148,27 @@ class Opener:
             raise
         return connection
 
+    def _judge_no_connection(self, error: OSError, target: Target) -> None:
+        """Set the scope, unless a server has answered: if this host has no address to send from, it is the message's.
+
+        Another target may be of a family of which this host has an address.
+        """
+        if self._answer is not None:
+            return
+        lacks = error.errno == errno.EADDRNOTAVAIL
+        self.scope = MESSAGE_SCOPE if lacks and (not self._tries or self.scope == MESSAGE_SCOPE) else HOST_SCOPE
+        if lacks and (source := self._source(target.address)):
+            self._no_source = TEMPORARY, no_source(source, reason(error))
+
+    def _source(self, address: str) -> str:
+        """Return the address to send from; empty if the system chooses."""
+        source = self._key.options.source
+        return source.six if ":" in address else source.four
+
     async def _connect(self, address: str, port: int, client: SmtpClient) -> Connection:
         """Return a connection. Raises OSError (also TimeoutError), and Unroutable if the fault is this host's."""
         config = self._key.config
-        source = self._key.options.source.six if ":" in address else self._key.options.source.four
+        source = self._source(address)
         new = functools.partial(Connection, client, config.reply_timeout, self._trace)
         make = cast("Callable[[], asyncio.Protocol]", new)
         loop = asyncio.get_running_loop()
@@ -165,12 +184,10 @@ class Opener:
                 limit_buffer(transport)
                 return cast(Connection, protocol)
             except OSError as error:
-                if error.errno in _TOO_MANY_FILES and self._pool.abort_idle():
+                if error.errno in NO_DESCRIPTOR and self._pool.abort_idle():
                     await asyncio.sleep(0)
                     continue
-                if source and error.errno == errno.EADDRNOTAVAIL:
-                    raise Unroutable(TEMPORARY, no_source(source, reason(error)), MESSAGE_SCOPE) from error
-                if error.errno in _OUR_SHORTAGE:
+                if error.errno in OF_THIS_HOST:
                     raise Unroutable(TEMPORARY, NO_RESOURCES, MESSAGE_SCOPE) from error
                 raise
 
