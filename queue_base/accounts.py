@@ -84,12 +84,19 @@ def make_greylist_directory(home: Home, owner: Owner) -> bool:
 
     Raises OSError.
     """
+    # Imported here because programs that inject import this module.
+    from queue_base.safe_open import READ_DIRECTORY, open_below, open_given
+
+    # By descriptors: another account may own the home, and put something else there.
+    above, name = os.path.split(home.greylist)
+    top = open_given(above, READ_DIRECTORY)
     try:
-        os.mkdir(home.greylist, 0o700)
+        os.mkdir(name, 0o700, dir_fd=top)
+        handle = open_below(top, name, READ_DIRECTORY)
     except FileExistsError:
         return False
-    # By its descriptor: another account may own the home, and put something else there.
-    handle = os.open(home.greylist, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    finally:
+        os.close(top)
     try:
         if os.fstat(handle).st_uid == os.geteuid():
             os.fchown(handle, owner.uid, owner.gid)

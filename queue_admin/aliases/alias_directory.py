@@ -19,10 +19,9 @@ from queue_admin.home.modes import CONTROL_FILE_MODE
 from queue_admin.home.tree import Tree, unable_to
 from queue_admin.printable import visible
 from queue_base.accounts import Owner
-from queue_base.durable import read_file
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_base.safe_open import open_below
+from queue_base.safe_open import open_below, read_given
 from queue_base.users import look_up_mailbox, starter_of
 from queue_wire.dotqmail import qmail_names
 
@@ -45,9 +44,8 @@ def read_includes(aliases: list[Alias]) -> dict[bytes, bytes | str]:
     found: dict[bytes, bytes | str] = {}
     for path in includes(aliases):
         try:
-            if not stat.S_ISREG(os.stat(path).st_mode):
-                raise OSError(errno.EINVAL, "not a regular file")
-            found[path] = read_file(os.fsdecode(path), _INCLUDE_MAX)
+            # What it has is published: nothing is read by a link of the user whose file it may be.
+            found[path] = read_given(os.fsdecode(path), _INCLUDE_MAX)
         except OSError as error:
             found[path] = reason(error)
     return found

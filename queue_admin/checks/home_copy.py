@@ -31,7 +31,7 @@ from queue_base.errors import Permanent, reason
 from queue_base.home import CONTROL_QUEUES, Home
 from queue_base.queue.layout import CLASS_BIT, FILE_MODE, MESS_MODE, Layout, birth_by, open_layout
 from queue_base.queue.marks_file import LeftMarks
-from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
+from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below, open_file_below, open_given
 from queue_wire.files.cluster import CLUSTER_MAX, DONE, SUFFIX, cluster_number, link_name, unpack_cluster
 from queue_wire.files.envelope import drop_recipients, unpack_info_class
 from queue_wire.files.last_result import FILE_MAX, unpack_header
@@ -137,7 +137,7 @@ def _copy_queue(home: Home, layout: Layout, owner: Owner, queue: str, step: Call
                 copier.copy(found)
                 step(1)
         # After the messages: what was stored meanwhile is found here.
-        _copy_stored(source, queue, left)
+        _copy_stored(source, tree, left)
     if home.name:
         left = [f"queue {home.name}: {each}" for each in left]
     return Copied(copier.messages, dropped, copier.ended, left)
@@ -163,29 +163,36 @@ def _name_queues(home: Home, work: Home, owner: Owner) -> None:
         maker.directory(f"{work.path}/run/{kind}", mode)
 
 
-def _copy_stored(source: Tree, queue: str, left: list[str]) -> None:
-    """Copy what is stored for on-demand domains. Raises OSError."""
+def _copy_stored(source: Tree, tree: Tree, left: list[str]) -> None:
+    """Copy what is stored for on-demand domains to the queue `tree`. Raises OSError."""
     if not source.is_directory(ONDEMAND):
         return
-    top = f"{queue}/{ONDEMAND}"
     with source.directory(ONDEMAND) as below:
-        _copy_tree(below, top, f"queue/{ONDEMAND}", left)
-    for domain in os.listdir(top):
-        for name in os.listdir(f"{top}/{domain}"):
+        _copy_tree(below, f"{tree.path}/{ONDEMAND}", f"queue/{ONDEMAND}", left)
+    for domain in tree.list(ONDEMAND):
+        if not tree.is_directory(f"{ONDEMAND}/{domain}"):
+            continue  # Not a domain's.
+        for name in tree.list(f"{ONDEMAND}/{domain}"):
             number = cluster_number(name)
             if number is not None:
-                _mark_finished(f"{top}/{domain}", number)
+                _mark_finished(tree, f"{ONDEMAND}/{domain}", number, left)
 
 
-def _mark_finished(directory: str, number: int) -> None:
+def _mark_finished(tree: Tree, directory: str, number: int, left: list[str]) -> None:
     """Mark records done whose messages are not there. Raises OSError.
 
-    Clusters come before mess/ in the order in which they were copied, so such a message was finished meanwhile.
+    Clusters come before mess/ in the order in which they were copied, so such a message was finished meanwhile. The
+    account that owns the queue may have put a link in the place of a cluster, which the copy has, too.
     """
-    handle = os.open(f"{directory}/{number}{SUFFIX}", os.O_RDWR | os.O_CLOEXEC)
+    name = f"{directory}/{number}{SUFFIX}"
+    try:
+        handle = open_file_below(tree.handle, name, [os.fstat(tree.handle).st_uid], os.O_RDWR)
+    except UnsafePath as error:
+        left.append(f"queue/{name}: {error}")
+        return
     try:
         for record in unpack_cluster(os.pread(handle, CLUSTER_MAX, 0)).pending:
-            if not os.path.exists(f"{directory}/mess/{link_name(number, record.stored.long_id)}"):
+            if not tree.has(f"{directory}/mess/{link_name(number, record.stored.long_id)}", stat.S_ISREG):
                 os.pwrite(handle, DONE, record.offset)
     finally:
         os.close(handle)
@@ -417,7 +424,7 @@ def _open_regular(top: int, path: str) -> int:
 
 @contextmanager
 def _directory(path: str) -> Iterator[int]:
-    handle = os.open(path, READ_DIRECTORY | os.O_CLOEXEC)
+    handle = open_given(path, READ_DIRECTORY)
     try:
         yield handle
     finally:

@@ -29,7 +29,7 @@ from queue_base.durable import write_all
 from queue_base.errors import Permanent, Temporary, complain, reason, why_refused
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE, Layout, is_there
-from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below, open_file_below
+from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below, open_file_below, open_given
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.ids import unpack_id
 
@@ -98,7 +98,7 @@ def read_stamp(queue: str, owners: tuple[int, ...]) -> FoundStamp | None:
 
 def write_stamp(queue: str, split: int, owner: Owner, copy: str = "") -> None:
     """Make the stamp, or replace it, durably. Root may do it in a queue of another account. Raises OSError."""
-    top = os.open(queue, READ_DIRECTORY | os.O_CLOEXEC)
+    top = open_given(queue, READ_DIRECTORY)
     try:
         new = f"{NAME}.new"
         try:

@@ -20,10 +20,10 @@ from queue_admin.home.modes import (
 )
 from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
-from queue_base.durable import read_file
 from queue_base.errors import Permanent, Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import HASHED, count_buckets, is_directory
+from queue_base.safe_open import read_given
 from queue_wire.control.lines import unpack_line, unpack_set
 from queue_wire.ids import is_prime, nearest_primes
 
@@ -128,7 +128,7 @@ def _own_name(home: Home, me: str | None) -> tuple[str, ...]:
     if me or not is_there(path, stat.S_ISREG, "file"):
         return (me,) if me else ()
     with unable_to("read", path):
-        found = unpack_line(read_file(path)).decode("ascii", "replace").lower()
+        found = unpack_line(read_given(path)).decode("ascii", "replace").lower()
     return (found,) if found else ()
 
 
@@ -152,7 +152,7 @@ def _check_agrees(path: str, wanted: set[str], also: tuple[str, ...]) -> None:
     if not is_there(path, stat.S_ISREG, "file") or not wanted:
         return
     with unable_to("read", path):
-        data = read_file(path)
+        data = read_given(path)
     found = {unpack_line(data)} if path.endswith("/me") else set(unpack_set(data))
     said = {name.lower().decode("ascii", "replace") for name in found}
     if said not in (wanted, wanted | set(also)):

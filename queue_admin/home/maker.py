@@ -1,8 +1,9 @@
 """Makes missing directories, files and FIFOs, atomically and durably.
 
 Each is made as NAME.new, gets its owner and mode, and is renamed, so that after a crash NAME is complete or missing.
-Existing files are not changed. Below a tree, which another account may write, no link is followed, and only what was
-made here is given away, never something that was put in its place. Raises Permanent if a path is of another kind,
+Existing files are not changed. Below a tree, which another account may write, no link is followed, and on the way to
+other paths only those that root, or the caller, has made. Only what was made here is given away, never something that
+was put in its place. Raises Permanent if a path is of another kind,
 Temporary if a system call fails; both name the path.
 """
 
@@ -15,7 +16,7 @@ from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
 from queue_base.durable import Commit, write_all
 from queue_base.errors import Permanent, Temporary, why_refused
-from queue_base.safe_open import READ_DIRECTORY, open_below
+from queue_base.safe_open import READ_DIRECTORY, open_below, open_given
 
 _REPLACED = "something else was put in its place meanwhile"
 
@@ -113,7 +114,7 @@ class Maker:
                 yield found
             return
         parent, name = os.path.split(path)
-        handle = os.open(parent or ".", READ_DIRECTORY | os.O_CLOEXEC)
+        handle = open_given(parent or ".", READ_DIRECTORY)
         try:
             yield handle, name
         finally:

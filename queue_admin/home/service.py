@@ -15,9 +15,10 @@ from queue_admin.home.systemd_units import UnitFacts, unit_name, units
 from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
 from queue_base.daemon.supervisor import DESCRIPTOR
-from queue_base.durable import Commit, read_file
+from queue_base.durable import Commit
 from queue_base.errors import Permanent
 from queue_base.home import Home
+from queue_base.safe_open import read_given
 from queue_base.service_log import (
     DIRECTORY_MODE,
     MULTILOG,
@@ -165,7 +166,7 @@ def _make_log(service: Service, commit: Commit) -> list[str]:
 def _write(maker: Maker, path: str, text: bytes, mode: int, force: bool) -> None:
     if os.path.lexists(path):
         with unable_to("read", path):
-            if read_file(path) == text and (not mode & 0o100 or os.access(path, os.X_OK)):
+            if read_given(path) == text and (not mode & 0o100 or os.access(path, os.X_OK)):
                 return
         if not force:
             raise Permanent(f"unable to write {path}: it exists and differs; --force replaces it")

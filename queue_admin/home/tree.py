@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from queue_base.durable import sync_filesystem
 from queue_base.errors import Permanent, Temporary, reason, why_refused
-from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
+from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below, open_given
 
 
 @contextmanager
@@ -29,12 +29,12 @@ class Tree:
     """An open directory. Use it as a context manager."""
 
     def __init__(self, path: str, follow: bool = False) -> None:
-        """Open it. A link in its place is refused unless `follow`."""
+        """Open it. A link in its place is refused, with `follow` only one that another account may have put there."""
         self.path = path
         parent, name = os.path.split(path)
         with unable_to("open", path):
             if follow:
-                self.handle = os.open(path, READ_DIRECTORY | os.O_CLOEXEC)
+                self.handle = open_given(path, READ_DIRECTORY)
             else:
                 self.handle = open_below(parent or ".", name, READ_DIRECTORY)
         # One descriptor of each file system, opened before anything changes there: the kernel reports a later write

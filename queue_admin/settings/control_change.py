@@ -11,7 +11,7 @@ import os
 import pwd
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 from queue_admin.home.maker import Maker
 from queue_admin.home.modes import CONTROL_FILE_MODE
@@ -22,10 +22,9 @@ from queue_admin.settings.control_faults import check_new, lacks_keeper
 from queue_admin.settings.control_values import ask_running, running_in
 from queue_base.accounts import SMTPD_ACCOUNT, Owner
 from queue_base.control import read_control
-from queue_base.durable import Commit
 from queue_base.errors import Failure, Permanent, Temporary, Usage
 from queue_base.home import Home
-from queue_base.safe_open import READ_DIRECTORY
+from queue_base.safe_open import READ_DIRECTORY, open_given, resolve_given
 from queue_wire.admin.socket import REREAD, TROUBLE, Request
 from queue_wire.control.registry import (
     BY_NAME,
@@ -80,16 +79,17 @@ def edit_control(home: Home, name: str, edit: Callable[[bytes | None], bytes | N
 
     Raises Permanent, Temporary, and what `edit` raises; nothing is changed then.
     """
-    path = os.path.realpath(f"{home.control}/{name}")
-    with unable_to("change", path), _locked(os.path.dirname(path)):
+    named = f"{home.control}/{name}"
+    with unable_to("change", named):
+        # control/ may be another account's: then its links lead nowhere.
+        path = resolve_given(named)
+    with unable_to("change", path), _locked(os.path.dirname(path)) as directory:
         data = edit(read_control(home, name))
         if data is None:
-            commit = Commit()
-            commit.unlink(f"{home.control}/{name}")
-            commit.sync()
+            _remove(home, name)
             return
         try:
-            found = os.stat(path)
+            found = os.stat(os.path.basename(path), dir_fd=directory, follow_symlinks=False)
             owner, mode = Owner(found.st_uid, found.st_gid), stat.S_IMODE(found.st_mode)
             if not stat.S_ISREG(found.st_mode):
                 raise Permanent(f"unable to change {path}: it is not a regular file")
@@ -103,6 +103,17 @@ def edit_control(home: Home, name: str, edit: Callable[[bytes | None], bytes | N
         maker = Maker(owner)
         maker.replace(path, data, mode)
         maker.commit.sync()
+
+
+def _remove(home: Home, name: str) -> None:
+    """Remove what has a name in control/, durably. Raises OSError."""
+    control = open_given(home.control, READ_DIRECTORY)
+    try:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=control)
+        os.fsync(control)
+    finally:
+        os.close(control)
 
 
 def _reading_group(home: Home, name: str, usual: int) -> int:
@@ -119,12 +130,12 @@ def _reading_group(home: Home, name: str, usual: int) -> int:
 
 
 @contextmanager
-def _locked(directory: str) -> Iterator[None]:
+def _locked(directory: str) -> Iterator[int]:
     """Let no other `config set` write meanwhile: both would use the same NAME.new. Raises OSError."""
-    handle = os.open(directory, READ_DIRECTORY | os.O_CLOEXEC)
+    handle = open_given(directory, READ_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        yield handle
     finally:
         os.close(handle)
 

@@ -10,9 +10,9 @@ from queue_admin.home.maker import Maker
 from queue_admin.home.tree import unable_to
 from queue_admin.system_accounts import myself
 from queue_base.cdb import make_cdb
-from queue_base.durable import read_file
 from queue_base.errors import Permanent
 from queue_base.home import Home
+from queue_base.safe_open import READ_DIRECTORY, open_given, read_given
 from queue_base.users import starter_of, why_not_trusted
 from queue_wire.control.assign import shown_key, unpack_assign, unpack_record
 from queue_wire.format_error import FormatError, wrong_in
@@ -38,7 +38,7 @@ def build_users(home: Home) -> UsersBuild:
     with _locked(home.users):
         _check_trusted(home, assign)
         with unable_to("read", assign):
-            data = read_file(assign)
+            data = read_given(assign)
         try:
             records = unpack_assign(data)
             made = make_cdb(records)
@@ -66,7 +66,7 @@ def _check_trusted(home: Home, assign: str) -> None:
 def _locked(users: str) -> Iterator[None]:
     """Wait until no other build runs, since all use the same temporary name."""
     with unable_to("open", users):
-        handle = os.open(users, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        handle = open_given(users, READ_DIRECTORY)
     try:
         with unable_to("lock", users):
             fcntl.flock(handle, fcntl.LOCK_EX)

@@ -20,9 +20,9 @@ from queue_admin.home.tree import unable_to
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
 from queue_base.control import read_rules
-from queue_base.durable import read_file
 from queue_base.errors import complain
 from queue_base.home import Home
+from queue_base.safe_open import read_given
 from queue_base.shell_completion import complete_file
 from queue_wire.control.rewrite import LOCAL, rewrite
 
@@ -54,7 +54,7 @@ def command(context: click.Context, file: str, dry_run: bool) -> None:
     source = os.path.abspath(file)
     name = os.fsencode(source)
     with unable_to("read", source):
-        parsed = parse_aliases(read_file(source))
+        parsed = parse_aliases(read_given(source))
     aliases, taken = divide_by_account(home, parsed.aliases)
     plan = plan_files(aliases, read_includes(aliases), name)
     faults = sorted([*parsed.faults, *taken, *plan.faults])
