@@ -151,6 +151,9 @@ class LimitTable:
         return relay if relayed else None
 
 
+_NO_STARTS: deque[float] = deque()  # Of what has no rate: an empty deque takes 600 bytes.
+
+
 class RateLimited:
     """A destination or a relay: its limits, and its recent starts, which are counted for the rate."""
 
@@ -161,7 +164,7 @@ class RateLimited:
         self.limits = limits
         self.in_flight = 0  # Jobs.
         self.checked_at = 0.0  # The latest time for which the scheduler has a timer.
-        self.starts: deque[float] = deque()
+        self.starts = _NO_STARTS if limits.rate is None else deque[float]()
 
     def own_start(self, now: float) -> float:
         """Return when its rate allows the next job, in seconds since the epoch; `now` or earlier is at once.
@@ -188,4 +191,6 @@ class RateLimited:
         """Set new limits, after HUP."""
         self.limits = limits
         if limits.rate is None:
-            self.starts.clear()
+            self.starts = _NO_STARTS
+        elif self.starts is _NO_STARTS:
+            self.starts = deque()

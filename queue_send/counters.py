@@ -51,17 +51,15 @@ class ChannelCounters:
 
     `successes` were delivered. `troubles` are deferrals (True) and failures (False) by class. `deliveries` has the
     times from the start of a job to its report, `ages` those from the birth of a message to the success of a recipient.
-    `dead` are the destinations that are dead, perhaps with some that have been forgotten since.
     """
 
-    __slots__ = ("ages", "dead", "deliveries", "successes", "troubles")
+    __slots__ = ("ages", "deliveries", "successes", "troubles")
 
     def __init__(self) -> None:
         self.successes = 0
         self.troubles: dict[tuple[bool, bytes], int] = {}
         self.deliveries = TimeColumns(DELIVERY_UNIT)
         self.ages = TimeColumns(QUEUE_UNIT)
-        self.dead: dict[bytes, None] = {}
 
     def end_job(self, seconds: float, age: float, recipients: int, successes: int) -> None:
         """Count a job that has ended: its length, and the age of its message."""

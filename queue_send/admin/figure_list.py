@@ -88,26 +88,14 @@ class FigureList:
         yield from _columns(b"delivery", counters.deliveries, (name,))
         yield from _columns(b"age", counters.ages, (name,))
         yield Figure(b"destinations", len(scheduler.destinations), (name,))
-        dead = self._dead(channel)
-        yield Figure(b"dead", len(counters.dead), (name,))
-        for each in nlargest(TOP, dead, key=_suspended):
+        yield Figure(b"dead", len(scheduler.dead), (name,))
+        for each in nlargest(TOP, islice(scheduler.dead.values(), LOOKED_AT), key=_suspended):
             yield Figure(b"suspended", each.suspended_count, (name, each.name))
         for each in nlargest(TOP, _busy(channel), key=_waiting):
             labels = (name, each.name)
             yield Figure(b"window", int(each.window), labels)
             yield Figure(b"in-flight", each.in_flight, labels)
             yield Figure(b"waiting", _waiting(each), labels)
-
-    def _dead(self, channel: Channel) -> list[Destination]:
-        """Return dead destinations; forget those that the scheduler has forgotten."""
-        known, found = self._counters.channels[channel.kind].dead, []
-        for name in list(islice(known, LOOKED_AT)):
-            destination = channel.scheduler.destinations.get(name)
-            if destination is None or not destination.dead:
-                del known[name]
-            else:
-                found.append(destination)
-        return found
 
 
 def _busy(channel: Channel) -> list[Destination]:

@@ -413,10 +413,8 @@ class Channel:
                 self._delays.forget(action.attempt.message)
                 self._events.append(NoneInFlight(action.attempt.message, self.kind))
             elif isinstance(action, Dead):
-                self._counters.dead[action.nexthop] = None
                 self._log.put(logline.destination_dead(action.nexthop, action.interval, action.suspended))
             elif isinstance(action, Alive):
-                self._counters.dead.pop(action.nexthop, None)
                 self._log.put(logline.destination_alive(action.nexthop, action.suspended))
         return started
 

@@ -104,7 +104,7 @@ class Destination(RateLimited):
 
     def __init__(self, name: bytes, limits: Limits) -> None:
         super().__init__(name, limits)
-        self.queue: deque[Entry] = deque()
+        self.queue: list[Entry] = []  # An empty deque takes 600 bytes.
         self.overflow = Overflow()
         self.lower_overflow: Overflow | None = None
         self.window = float(min(limits.initial, limits.most))
@@ -194,6 +194,11 @@ class Destination(RateLimited):
             if message is not None:
                 return message
         return None
+
+    @property
+    def has_no_mail(self) -> bool:
+        """Whether it has neither mail nor a start that counts for its rate; it may have failed, or be dead."""
+        return not (self.queue or self.in_flight or self.overflowing or self.starts or self.listed)
 
     @property
     def idle(self) -> bool:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from queue_base.limits import Limits, LimitTable
 from queue_wire.admin.returning import RecipientSelector
 
-KEPT_PART = 8  # One of so many messages of the active set.
 Recipient = tuple[int, bytes]  # Offset of its record in local/ or remote/, address.
 
 
@@ -31,11 +30,6 @@ class Settings(NamedTuple):
     def lower_places(self) -> int:
         """The recipients of lower classes that may be in flight while mail of the first class waits."""
         return max(1, self.concurrency * self.bulkshare // 100)
-
-    @property
-    def kept_active(self) -> int:
-        """The part of the active set that is kept for brisk destinations and submitters who have few messages in it."""
-        return self.active // KEPT_PART
 
     @property
     def lower_active(self) -> int:

@@ -112,7 +112,7 @@ class RoundRobin:
             if ready.lower and (destination.waits_for is not None or not (destination.listed and destination.lower)):
                 continue  # It has got mail of the first class since.
             pace = self._pace(destination)
-            waits = queue is ready.ready and self._must_wait(ready, destination, pace, concurrency)
+            waits = pace != PROMPT and queue is ready.ready and self._must_wait(ready, destination, pace, concurrency)
             if waits or self._places(pace, concurrency) <= 0:
                 ready.skipped[pace].append(destination)
             else:
@@ -127,8 +127,6 @@ class RoundRobin:
 
     def _must_wait(self, ready: ReadyList, destination: Destination, pace: int, concurrency: int) -> bool:
         """Return whether a destination that is ready must wait behind those that have waited for a place."""
-        if pace == PROMPT:
-            return False
         if pace == STEADY:
             return not self._has_share(concurrency)
         if not ready.skipped[pace]:
@@ -251,8 +249,10 @@ class RoundRobin:
         places = len(entry.recipients)
         self._running[entry.pace] -= places
         self._total -= places
-        for share in self._shares.count_end(entry, entry.pace < STEADY):
-            self.add_next_of(share)
+        self._shares.count_end(entry, entry.pace < STEADY)
+        if self._shares.waiting:
+            for share in self._shares.waiting_for(entry):
+                self.add_next_of(share)
         entry.pace = ENDED
         name = entry.nexthop
         seconds = max(0.0, now - entry.started)

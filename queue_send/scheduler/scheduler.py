@@ -28,7 +28,7 @@ Expiry: `expire` is to be called at `next_expiry`. The caller reports the end of
   may be larger by what is kept for the first class.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
@@ -58,6 +58,9 @@ from queue_send.scheduler.round_robin import RoundRobin
 TRIED_MAX = 200_000  # Recipients remembered as tried, about 70 bytes each. The others may be tried too soon.
 SUSPENDED_MAX = 100_000  # Suspended messages remembered, 8 bytes each. The others wait for their next attempt.
 QUEUED_AHEAD_MAX = 1000  # Entries in the queue of a destination that has no room, to save their second load.
+KEPT_PART = 8  # One of so many places in the active set is kept for brisk destinations, and for who has few there.
+FAILED_MAX = 10_000  # Destinations without mail whose failures are remembered, about 1,000 bytes each.
+FAILED_AT_ONCE = 3  # Destinations that are examined when there are more.
 LAST_WAIT = 3600.0  # Seconds after its lifetime in which a queued message gets its last attempt; else it fails.
 # With more, new mail for further destinations waits for its load by submitter, unless they are brisk.
 DESTINATIONS_MAX = 5000
@@ -84,7 +87,8 @@ class Scheduler:
     """The waiting, loaded and in-flight messages of one channel.
 
     in_flight: recipients of jobs in flight. attempts: loaded messages by number; None for one that is being read.
-    destinations: those with mail or statistics, by name. relays: at most as many as smtproutes has had.
+    destinations: those with mail or statistics, by name. dead: those that are dead.
+    relays: at most as many as smtproutes has had.
     waiting: messages that are not loaded and are to be tried, each once, wherever and how often they are queued.
     lower_in_flight: the part of `in_flight` that is of lower classes.
     """
@@ -92,6 +96,7 @@ class Scheduler:
     def __init__(self, settings: Settings, classes: MessageClasses | None = None) -> None:
         """`classes` says of which class a message is; it knows that before the message is added here."""
         self.settings = settings
+        self._kept_active = settings.active // KEPT_PART
         self.in_flight = self.lower_in_flight = 0
         self._classes = classes or MessageClasses()
         self._lower_attempts: set[int] = set()  # The messages of lower classes among `attempts`.
@@ -99,6 +104,8 @@ class Scheduler:
         self.waiting = MessageSet()
         self.admission = Admission(self._classes)
         self.destinations: dict[bytes, Destination] = {}
+        self.dead: dict[bytes, Destination] = {}
+        self._failed: OrderedDict[bytes, None] = OrderedDict()  # Those whose host has failed, the latest at the end.
         self.relays: dict[bytes, SharedRelay] = {}
         self.round_robin = RoundRobin()
         self._actions: list[Action] = []
@@ -136,6 +143,7 @@ class Scheduler:
     def apply_settings(self, settings: Settings) -> None:
         """Set new limits. Existing destinations get them in the next calls of `start`, a few at a time."""
         self.settings = settings
+        self._kept_active = settings.active // KEPT_PART
         for relay in self.relays.values():
             relay.take_limits(settings.table.limits(relay.name, settings.limits))
         self._unchanged = deque(self.destinations)
@@ -143,9 +151,8 @@ class Scheduler:
     def flush(self, now: float) -> None:
         """Make everything due, in its order. Each dead destination is probed once."""
         self.admission.flush()
-        for destination in self.destinations.values():
-            if destination.dead:
-                destination.probe_at = now
+        for destination in self.dead.values():
+            destination.probe_at = now
 
     def probe(self, nexthop: bytes, now: float) -> None:
         """Make the next message for a destination its probe, if it is dead."""
@@ -291,7 +298,7 @@ class Scheduler:
     def _free_active(self) -> int:
         """How many more messages may be loaded."""
         free = self.settings.active - len(self.attempts)
-        if free <= self.settings.kept_active:
+        if free <= self._kept_active:
             free += max(0, len(self._lower_attempts) - self.settings.lower_active)
         return free
 
@@ -303,12 +310,12 @@ class Scheduler:
     @property
     def _load_level(self) -> int:
         """What may be loaded, if `_may_load`."""
-        free, kept = self._free_active, self.settings.kept_active
+        free, kept = self._free_active, self._kept_active
         return ALL if free > kept else FEW if free > kept // 2 else BRISK
 
     def _may_load_lower(self, first_waits: bool) -> bool:
         """Return whether a message of a lower class may be loaded, if any may."""
-        if len(self.attempts) >= self.settings.active - self.settings.kept_active:
+        if len(self.attempts) >= self.settings.active - self._kept_active:
             return False
         return not first_waits or len(self._lower_attempts) < self.settings.lower_active
 
@@ -557,6 +564,9 @@ class Scheduler:
         # One that was taken from its relay's queue may still be listed. `_next_entry` then finds that it is empty, and
         # lists the next destination of the relay.
         del self.destinations[destination.name]
+        self.dead.pop(destination.name, None)
+        self._failed.pop(destination.name, None)
+        self._suspended_count -= len(destination.suspended)  # They wait for their next attempt.
         self._with_overflow.pop(destination.name, None)
         if destination.waits_for is not None:
             destination.waits_for, destination.listed = None, False
@@ -627,7 +637,7 @@ class Scheduler:
     def _next_entry(self, destination: Destination, now: float, first_waits: bool) -> Entry | None:
         """Remove and return the entry of a destination that starts now; None if none may start."""
         while destination.queue and destination.queue[0].attempt.withdrawn:
-            destination.queue.popleft()
+            destination.queue.pop(0)
             self._end_probing_if_empty(destination)
         relay = destination.relay
         if not destination.queue or not self._may_start(destination, now):
@@ -642,7 +652,7 @@ class Scheduler:
         if destination.next_is_lower and not self._may_start_lower(first_waits):
             self.round_robin.add(destination)  # Its mail of the first class has gone in another way.
             return None
-        entry = destination.queue.popleft()
+        entry = destination.queue.pop(0)
         if len(entry.recipients) > 1:
             self._split(entry, destination, first_waits)
         count = len(entry.recipients)
@@ -669,7 +679,7 @@ class Scheduler:
         if entry.attempt.rank and first_waits:
             most = min(most, self.settings.lower_places - self.lower_in_flight)
         if len(entry.recipients) > most:
-            destination.queue.appendleft(entry.split_off(most))
+            destination.queue.insert(0, entry.split_off(most))
 
     def _may_start(self, destination: Destination, now: float) -> bool:
         """Return whether the window and the rate allow a job; set a timer if the rate does not."""
@@ -790,12 +800,31 @@ class Scheduler:
             self._leaving += destination.queue  # Also the rest of an entry whose first recipients were the probe.
             destination.queue.clear()
             self._suspend_some(now)
+        self._failed[destination.name] = None
+        self._failed.move_to_end(destination.name)
+        if len(self._failed) > FAILED_MAX:
+            self._forget_failed(destination)
         if died:
+            self.dead[destination.name] = destination
             self._actions.append(Dead(destination.name, destination.interval, destination.suspended_count))
             self._load_overflow(destination)
 
+    def _forget_failed(self, latest: Destination) -> None:
+        """Forget a destination without mail, of those whose failure is the longest ago; what is suspended for it waits.
+
+        Mail for it is tried again as for one that nothing is known of.
+        """
+        for _ in range(FAILED_AT_ONCE):
+            name = next(iter(self._failed))
+            destination = self.destinations[name]
+            if destination.has_no_mail and destination is not latest:
+                self._forget(destination)
+                return
+            self._failed.move_to_end(name)
+
     def _revive(self, destination: Destination) -> None:
         """Report that a destination is alive again, and move its suspended messages to its overflow."""
+        self.dead.pop(destination.name, None)
         self._actions.append(Alive(destination.name, destination.suspended_count))
         destination.suspended_count = 0
         self._suspended_count -= len(destination.suspended)
@@ -904,11 +933,10 @@ class Scheduler:
         entries = list(islice(_late_entries(destination, over_rate, now), EXPIRED_AT_ONCE))
         if not entries:
             if destination.is_expired(now):
-                self._suspended_count -= len(destination.suspended)  # They wait for their next attempt.
                 self._forget(destination)
             return bool(expired)
         gone = set(map(id, entries))
-        destination.queue = deque(entry for entry in destination.queue if id(entry) not in gone)
+        destination.queue = [entry for entry in destination.queue if id(entry) not in gone]
         for entry in entries:
             entry.attempt.queued -= len(entry.recipients)
             self._suspend(entry, destination, now)

@@ -62,7 +62,7 @@ class Shares:
 
     def __init__(self) -> None:
         self._shares: dict[bytes, Share] = {}
-        self._waiting: OrderedDict[bytes, Share] = OrderedDict()  # Those with destinations waiting.
+        self._waiting: OrderedDict[bytes | None, Share] = OrderedDict()  # Those with destinations waiting.
 
     def _of(self, holder: bytes | None, submitter: bytes | None) -> tuple[Share | None, Share | None]:
         shares = self._shares
@@ -73,11 +73,15 @@ class Shares:
 
     def full_for(self, destination: Destination, unsure: bool, free: int) -> Share | None:
         """Return the share that prevents a destination from starting a job; None if there is none."""
-        holder, submitter = self._of(destination.holder, destination.next_submitter)
-        if holder is not None and holder.room(unsure, free) <= 0 and not _is_alone(holder, destination):
-            return holder
-        if unsure and submitter is not None and submitter.submitter_room(free) <= 0:
-            return submitter
+        share = None if destination.holder is None else self._shares.get(destination.holder)
+        full = share is not None and (share.unsure >= free if unsure else share.held >= 2 * free)
+        if share is not None and full and not _is_alone(share, destination):
+            return share
+        if unsure:
+            submitter = destination.next_submitter
+            share = None if submitter is None else self._shares.get(submitter)
+            if share is not None and share.unsure >= 2 * free:
+                return share
         return None
 
     def room_for(self, destination: Destination, submitter: bytes | None, unsure: bool, free: int) -> int:
@@ -124,22 +128,30 @@ class Shares:
             if name is not None:
                 self._shares[name].unsure += len(entry.recipients)
 
-    def count_end(self, entry: Entry, unsure: bool) -> list[Share]:
-        """Count the end of a job; return those of its shares for which destinations may be waiting."""
-        places = len(entry.recipients)
-        waiting = []
-        for name in (entry.holder, entry.attempt.submitter):
-            if name is not None:
-                share = self._shares[name]
-                share.held -= places
-                share.jobs -= 1
-                if unsure:
-                    share.unsure -= places
-                if share.has_waiting:
-                    waiting.append(share)
-                elif len(self._shares) > UNUSED_MAX:
-                    self._drop_if_unused(share)
-        return waiting
+    def count_end(self, entry: Entry, unsure: bool) -> None:
+        """Count the end of a job."""
+        places, shares = len(entry.recipients), self._shares
+        if entry.holder is not None:
+            share = shares[entry.holder]
+            share.held -= places
+            share.jobs -= 1
+            if unsure:
+                share.unsure -= places
+            if len(shares) > UNUSED_MAX:
+                self._drop_if_unused(share)
+        submitter = entry.attempt.submitter
+        if submitter is not None:
+            share = shares[submitter]
+            share.held -= places
+            share.jobs -= 1
+            if unsure:
+                share.unsure -= places
+            if len(shares) > UNUSED_MAX:
+                self._drop_if_unused(share)
+
+    def waiting_for(self, entry: Entry) -> list[Share]:
+        """Return the shares of a job for which destinations may be waiting."""
+        return [self._waiting[name] for name in (entry.holder, entry.attempt.submitter) if name in self._waiting]
 
     def enqueue(self, share: Share, destination: Destination) -> None:
         """Have a destination wait for a share."""

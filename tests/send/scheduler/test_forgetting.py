@@ -1,9 +1,14 @@
 """What the scheduler does not keep: entries of mail that is gone, destinations that nobody sends to any more."""
 
+import tracemalloc
+
+import pytest
+
 from queue_base.limits import Limits
+from queue_send.scheduler import scheduler as scheduling
 from queue_send.scheduler.destination import FORGET_AFTER, Destination
 from support.send.limited import limited
-from support.send.recorder import LIFETIME, Recorder
+from support.send.recorder import LIFETIME, RETRY, Recorder
 from support.send.watched import SETTINGS, Watched
 
 
@@ -123,3 +128,64 @@ def test_a_moment_ago_is_no_clock_that_was_put_back() -> None:
     # The turn of the loop began before the report was dealt with.
     assert destination.suspends(999_999.5)
     assert destination.next_start(999_999.5) == 1_000_100.0
+
+
+def fail_once(recorder: Recorder, names: list[bytes], now: float = 0.0) -> None:
+    """Send a message to each of these hosts, which all fail."""
+    for name in names:
+        recorder.send((name, 1))
+    while running := recorder.start(now):
+        for entry in running:
+            recorder.end(entry, now, good=False)
+
+
+def test_of_very_many_hosts_that_have_failed_those_that_failed_last_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduling, "FAILED_MAX", 100)
+    recorder = Recorder()
+    names = [b"gone%d.example" % number for number in range(300)]
+    fail_once(recorder, names)
+    assert sorted(recorder.scheduler.destinations) == sorted(names[200:])
+    assert set(recorder.scheduler._failed) == set(names[200:])
+    fail_once(recorder, names[:1])
+    assert names[0] in recorder.scheduler.destinations and names[200] not in recorder.scheduler.destinations
+
+
+def test_a_dead_host_that_is_forgotten_leaves_nothing_behind_and_its_mail_is_tried_at_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduling, "FAILED_MAX", 5)
+    recorder = Recorder()
+    for _ in range(6):
+        fail_once(recorder, [b"dead.example"] * 3)
+    suspended = recorder.send((b"dead.example", 1))
+    assert recorder.start(0.0) == [] and list(recorder.scheduler.dead) == [b"dead.example"]
+    fail_once(recorder, [b"gone%d.example" % number for number in range(9)])
+    assert not recorder.scheduler.dead and b"dead.example" not in recorder.scheduler.destinations
+    assert recorder.scheduler._suspended_count == 0
+    while running := recorder.start(RETRY + 1.0):
+        for entry in running:
+            recorder.end(entry, RETRY + 1.0)
+    assert not recorder.messages[suspended]
+
+
+def test_a_host_that_has_failed_and_has_mail_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling, "FAILED_MAX", 5)
+    recorder = Recorder()
+    for _ in range(9):
+        recorder.send((b"busy.example", 1))
+    running = recorder.start(0.0)
+    recorder.end(running[0], 0.0, good=False)
+    fail_once(recorder, [b"gone%d.example" % number for number in range(4)])
+    assert b"busy.example" in recorder.scheduler.destinations
+
+
+def test_a_host_that_has_failed_takes_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        kept = [Destination(b"gone%d.example" % number, Limits()) for number in range(1000)]
+        assert (tracemalloc.get_traced_memory()[0] - before) / len(kept) < 1200
+    finally:
+        tracemalloc.stop()
