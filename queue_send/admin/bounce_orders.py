@@ -141,7 +141,8 @@ class BounceOrders:
         some, due = self._order is not None, self._due
 
         def work() -> None:
-            append_failures(store.layout, failures)
+            for trouble in append_failures(store.layout, failures).values():
+                raise trouble
             store.mark_done(message, kind, [offset for offset, _ in recipients])
             if some:
                 store.keep_due(message, kind, due)

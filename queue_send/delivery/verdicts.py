@@ -11,6 +11,7 @@ none while WRITTEN_MAX failures wait for the disk, or the log is full.
 
 from collections import deque
 from functools import partial
+from itertools import islice
 
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
@@ -190,24 +191,30 @@ class Verdicts:
             return
         self._writing += len(failed)
 
+        troubles: dict[int, OSError] = {}
+
+        def work() -> None:
+            troubles.update(append_failures(self._store.layout, failures))
+
         def written(trouble: OSError | None) -> None:
             self._writing -= len(failed)
-            if trouble is not None:
-                name = trouble.filename or "bounce"
-                self._log.warning(f"unable to append to {name}: {reason(trouble)}; will try again later")
-            else:
-                done: dict[Attempt, list[int]] = {}
-                for result, offset, _ in failed:
+            for each in islice([trouble] if trouble is not None else troubles.values(), 1):
+                name = each.filename or "bounce"
+                others = f" (and {len(troubles) - 1} more)" if trouble is None and len(troubles) > 1 else ""
+                self._log.warning(f"unable to append to {name}{others}: {reason(each)}; will try again later")
+            done: dict[Attempt, list[int]] = {}
+            for result, offset, failure in failed if trouble is None else ():
+                if failure.message not in troubles:
                     result.done += 1
                     done.setdefault(result.entry.attempt, []).append(offset)
-                self._mark_all(done)
+            self._mark_all(done)
             self._written += dict.fromkeys(result for result, _, _ in failed)
 
         failures = [failure for _, _, failure in failed]
         for failure in failures:
             self._store.envelopes.forget(failure.message)
         self._log.flush()
-        self._disk.submit(partial(append_failures, self._store.layout, failures), written)
+        self._disk.submit(work, written)
 
     def _put_off(self, failed: list[FailedItem]) -> list[FailedItem]:
         """Return the failures that can be recorded now. Those of announced messages are, when these are classified.

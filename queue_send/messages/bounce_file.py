@@ -28,39 +28,58 @@ class FailedRecipient(NamedTuple):
     text: bytes
 
 
-def append_failures(layout: Layout, failures: list[FailedRecipient]) -> None:
+def append_failures(layout: Layout, failures: list[FailedRecipient]) -> dict[int, OSError]:
     """Append failures to bounce/ files and sync them; the caller marks their recipients done after that.
 
-    On an error the files get back their old lengths, so that a recipient that is tried again is not bounced.
+    Return the messages to whose files nothing could be appended, with the errors. If the sync fails, that is raised for
+    all. Such files get back their old lengths, so that a recipient that is tried again is not bounced.
     """
     commit = Commit()
     ends: dict[str, int] = {}
+    troubles: dict[int, OSError] = {}
     of: dict[int, list[FailedRecipient]] = {}
     for failure in failures:
         of.setdefault(failure.message, []).append(failure)
-    try:
-        for message, found in of.items():
-            path = layout.bounce(message)
+    for message, found in of.items():
+        path = layout.bounce(message)
+        try:
             commit.removed(path)  # Its name is synced, too, if it is new.
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-            try:
-                end = ends[path] = _cut(handle)
-                os.lseek(handle, end, os.SEEK_SET)
-                brief = end >= BRIEF_FROM
-                if end < BOUNCE_MAX:
-                    write_all(handle, b"".join([pack_failure(each.recipient, each.text, brief) for each in found]))
-            except BaseException:
-                os.close(handle)
-                raise
-            commit.contents(path, handle)
+            _append(commit, path, found, ends)
+        except OSError as error:
+            error.filename = error.filename or path
+            troubles[message] = error
+            _restore(path, ends)
+    try:
         commit.sync()
     except OSError:
-        for path, end in ends.items():
-            try:
-                os.truncate(path, end)
-            except OSError:
-                continue
+        for path in list(ends):
+            _restore(path, ends)
         raise
+    return troubles
+
+
+def _append(commit: Commit, path: str, failures: list[FailedRecipient], ends: dict[str, int]) -> None:
+    """Append the failures of a message, and note where its file ended before."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        end = ends[path] = _cut(handle)
+        os.lseek(handle, end, os.SEEK_SET)
+        brief = end >= BRIEF_FROM
+        if end < BOUNCE_MAX:
+            write_all(handle, b"".join([pack_failure(each.recipient, each.text, brief) for each in failures]))
+    except BaseException:
+        os.close(handle)
+        raise
+    commit.contents(path, handle)
+
+
+def _restore(path: str, ends: dict[str, int]) -> None:
+    """Give a file its old length."""
+    try:
+        if path in ends:
+            os.truncate(path, ends.pop(path))
+    except OSError:
+        pass  # The bounce tells of a recipient that is tried again.
 
 
 def read_failures(layout: Layout, message: int) -> Generator[None, None, Iterator[tuple[bytes, bytes]] | None]:

@@ -1,6 +1,8 @@
 """Failures reach bounce/ whole and safe before their recipients are marked done, also where the disk is full."""
 
+import errno
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -36,13 +38,41 @@ def test_a_failure_that_fits_only_in_part_is_no_failure_and_leaves_no_piece(home
         assert Path(layout.bounce(message)).read_bytes() == b"<x@c>:\nnever\n\n<d@e>:\nno\n\n"
 
 
-def test_a_group_of_failures_is_written_whole_or_not_at_all(home: Home) -> None:
+def test_a_bounce_file_that_cannot_be_used_does_not_keep_the_failures_of_others_from_theirs(home: Home) -> None:
+    layout = open_layout(home.queue)
+    first, second, third = (classified_message(home, remote=[b"b@c"]) for _ in range(3))
+    Path(layout.bounce(second)).mkdir()
+    troubles = append_failures(layout, [FailedRecipient(each, b"b@c", b"no") for each in (first, second, third)])
+    assert {message: type(trouble) for message, trouble in troubles.items()} == {second: IsADirectoryError}
+    assert [Path(layout.bounce(each)).read_bytes() for each in (first, third)] == [b"<b@c>:\nno\n\n"] * 2
+
+
+def test_a_group_of_failures_is_undone_if_its_sync_fails(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(handle: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
     layout = open_layout(home.queue)
     first, second = (classified_message(home, remote=[b"b@c"]) for _ in range(2))
-    Path(layout.bounce(second)).mkdir()
-    with pytest.raises(IsADirectoryError):
-        append_failures(layout, [FailedRecipient(first, b"b@c", b"no"), FailedRecipient(second, b"b@c", b"no")])
-    assert Path(layout.bounce(first)).read_bytes() == b""
+    Path(layout.bounce(second)).write_bytes(b"<x@c>:\nnever\n\n")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        append_failures(layout, [FailedRecipient(each, b"b@c", b"no") for each in (first, second)])
+    assert [Path(layout.bounce(each)).read_bytes() for each in (first, second)] == [b"", b"<x@c>:\nnever\n\n"]
+
+
+def test_recipients_are_done_though_the_bounce_file_of_another_message_cannot_be_used(home: Home) -> None:
+    layout = open_layout(home.queue)
+    bad, good = (classified_message(home, remote=[b"b@c"]) for _ in range(2))
+    Path(layout.bounce(bad)).mkdir()
+    with ScriptedSend(home) as send:
+        jobs = [send.remote.job() for _ in range(2)]
+        os.kill(send.pid, signal.SIGSTOP)  # Both reports come in one turn.
+        for job in jobs:
+            send.remote.report(job, b"Dno\n")
+        os.kill(send.pid, signal.SIGCONT)
+        send.wait_for(f"warning: unable to append to {layout.bounce(bad)}: is a directory; will try again later")
+        marked = Path(layout.hashed("remote", good))
+        wait_until(lambda: not marked.exists() or marked.read_bytes() == b"Db@c\0", why="the mark")
 
 
 def test_failures_are_synced_before_any_of_their_recipients_is_marked_done(home: Home, tmp_path: Path) -> None:

@@ -234,12 +234,15 @@ class RealWorld:
         self.signals = Signalled()
         return self.signals
 
-    def _append_failures(self, layout: Layout, failures: list[FailedRecipient]) -> None:
-        append_failures(layout, failures)
+    def _append_failures(self, layout: Layout, failures: list[FailedRecipient]) -> dict[int, OSError]:
+        troubles = append_failures(layout, failures)
         for failure in failures:
+            if failure.message in troubles:
+                continue
             serial = self.text_of(failure.message)
             assert serial is not None
             self.letters[serial].failed.add(failure.recipient)
+        return troubles
 
     def _note_bounce(self, over: Callable[[Bouncer, int], None]) -> Callable[[Bouncer, int], None]:
         def note(bouncer: Bouncer, message: int) -> None:
