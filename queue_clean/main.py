@@ -3,8 +3,8 @@
 `queue-clean [--home HOME]`, started by queue-start. fd 0 gives ids from queue-send (queue_wire.pipes.cleaning), fd 1
 takes one answer for each, in order. A request that comes after a while without any is carried out at once. Those of the
 next half second, GROUP at most, form a group with shared syncs, and so on. If they have filled the pipe, the next group
-follows at once. At start, and then every 21 hours, it removes what dead injectors have left. It exits at the end of
-fd 0.
+follows at once. At start, and then every 21 hours, it looks for what dead injectors have left, and an hour after it has
+seen it removes it. It exits at the end of fd 0.
 """
 
 import os
@@ -20,6 +20,7 @@ from queue_base.errors import Failure, complain, reason
 from queue_base.home import take_daemon_home
 from queue_base.queue.layout import Layout, open_layout
 from queue_base.queue.removal import finish_removals, remove_messages
+from queue_base.queue.sightings import SEEN_SECONDS, Sightings
 from queue_clean.sweep import Swept, sweep
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, Removal, unpack_clean
@@ -109,6 +110,7 @@ def loop(layout: Layout, synced: bool) -> None:
     next_group = 0.0
     full = False  # Whether the pipe may have been full when it was read last.
     sweeping: Iterator[Swept] | None = None
+    sightings = Sightings()
     next_sweep = time.monotonic()
     while True:
         # Until the next group its requests stay in the pipe, where they wake nobody, and one read takes them. Only the
@@ -138,12 +140,14 @@ def loop(layout: Layout, synced: bool) -> None:
             swept = next(sweeping, None)
             if swept is None:
                 sweeping = None
+                if sightings:
+                    next_sweep = min(next_sweep, now + SEEN_SECONDS)
             elif swept.trouble:
                 complain("queue-clean", f"warning: {swept.trouble}; the next sweep will try again")
         elif now >= next_sweep:
             synced = synced or try_sync_todo(layout)
             if synced:
-                sweeping = sweep(layout, time.time(), failing)
+                sweeping = sweep(layout, time.time(), failing, sightings)
             next_sweep = time.monotonic() + (SWEEP_EVERY if synced else SYNC_AGAIN)
 
 

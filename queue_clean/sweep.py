@@ -4,6 +4,8 @@ whose messages are gone.
 36 hours is more than the 24 hours that an injector may take (qmail's OSSIFIED). A message with a file in todo/ or info/
 is never removed, nor a message whose files cannot be looked up: only ENOENT, in a directory that exists, means that a
 file does not exist. The sweep is a generator, so that requests are served between its steps.
+
+A step of the clock makes a file old while its injector is at work, so `Sightings` must have seen it an hour before.
 """
 
 import errno
@@ -15,6 +17,7 @@ from typing import NamedTuple
 from queue_base.errors import Failure, reason
 from queue_base.queue.layout import Layout, Presence, is_there
 from queue_base.queue.removal import clear_left_marks, remove_messages
+from queue_base.queue.sightings import Sightings
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 from queue_wire.pipes.cleaning import Removal
@@ -30,23 +33,29 @@ class Swept(NamedTuple):
     trouble: str
 
 
-def sweep(layout: Layout, now: float, failing: Collection[int] = ()) -> Iterator[Swept]:
+def sweep(
+    layout: Layout, now: float, failing: Collection[int] = (), sightings: Sightings | None = None
+) -> Iterator[Swept]:
     """Yield after each directory. `now` is seconds since the epoch.
 
-    `failing` are messages whose removal will be asked for again; they stay.
+    `failing` are messages whose removal will be asked for again; they stay. Without `sightings` `now` alone counts.
     """
-    yield _sweep_pid(layout.queue + "/pid", now)
+    if sightings is not None:
+        sightings.begin()
+    yield _sweep_pid(layout.queue + "/pid", now, sightings)
     for directory in layout.directories("mess"):
-        yield _sweep_mess(layout, directory, now, failing)
+        yield _sweep_mess(layout, directory, now, failing, sightings)
     for directory in layout.directories("last"):
         if os.path.isdir(directory):  # A queue of an earlier release has none.
             yield _sweep_last(layout, directory, now)
 
 
-def _sweep_pid(directory: str, now: float) -> Swept:
+def _sweep_pid(directory: str, now: float, sightings: Sightings | None) -> Swept:
     removed = 0
     troubles: list[OSError] = []
-    for name in _old_names(directory, now, troubles):
+    for name, ctime_ns in _old_names(directory, now, troubles):
+        if sightings is not None and not sightings.add(name, ctime_ns):
+            continue
         try:
             os.unlink(f"{directory}/{name}")
             removed += 1
@@ -61,7 +70,7 @@ def _sweep_last(layout: Layout, directory: str, now: float) -> Swept:
     """Remove the last results of messages that are gone, as a crash leaves them."""
     removed = 0
     troubles: list[OSError] = []
-    for name in _old_names(directory, now, troubles):
+    for name, _ in _old_names(directory, now, troubles):
         try:
             if not is_there(layout.mess(unpack_id(os.fsencode(name)))):
                 os.unlink(f"{directory}/{name}")
@@ -73,14 +82,16 @@ def _sweep_last(layout: Layout, directory: str, now: float) -> Swept:
     return Swept(removed, _tell("sweep", troubles))
 
 
-def _sweep_mess(layout: Layout, directory: str, now: float, failing: Collection[int]) -> Swept:
+def _sweep_mess(
+    layout: Layout, directory: str, now: float, failing: Collection[int], sightings: Sightings | None
+) -> Swept:
     dead = []
     troubles: list[OSError] = []
     try:
         layout.learn_classes()  # A message in a tree that is not known would look like one of no state but S2.
     except Failure as error:
         return Swept(0, f"unable to sweep {directory}: {error}")
-    for name in _old_names(directory, now, troubles):
+    for name, ctime_ns in _old_names(directory, now, troubles):
         try:
             message = unpack_id(os.fsencode(name))
         except FormatError:
@@ -88,7 +99,8 @@ def _sweep_mess(layout: Layout, directory: str, now: float, failing: Collection[
         try:
             if message not in failing and Presence(layout, message).state() in (2, 3):
                 _check_directories(layout, message)
-                dead.append(message)
+                if sightings is None or sightings.add(name, ctime_ns):
+                    dead.append(message)
         except OSError as error:
             troubles.append(error)
     try:
@@ -122,8 +134,8 @@ def _tell(verb: str, troubles: list[OSError]) -> str:
     return f"unable to {verb} {troubles[0].filename}{others}: {reason(troubles[0])}"
 
 
-def _old_names(directory: str, now: float, troubles: list[OSError]) -> Iterator[str]:
-    """Yield the names of files whose mtime and ctime are older than OLD seconds."""
+def _old_names(directory: str, now: float, troubles: list[OSError]) -> Iterator[tuple[str, int]]:
+    """Yield the names of files whose mtime and ctime are older than OLD seconds, and the ctime in nanoseconds."""
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
@@ -135,6 +147,6 @@ def _old_names(directory: str, now: float, troubles: list[OSError]) -> Iterator[
                     troubles.append(error)
                     continue
                 if max(found.st_mtime, found.st_ctime) < now - OLD:
-                    yield entry.name
+                    yield entry.name, found.st_ctime_ns
     except OSError as error:
         troubles.append(error)

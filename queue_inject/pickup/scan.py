@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from queue_base.errors import reason
+from queue_base.queue.sightings import Sightings
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.file_checks import describe_kind
@@ -28,6 +29,7 @@ class MaildropScan:
         self._corrupt = corrupt
         self._warn = warn
         self._entries: Iterator[os.DirEntry[str]] | None = None
+        self._sightings = Sightings()
         self._readable = True
         self._now = 0.0
 
@@ -38,6 +40,7 @@ class MaildropScan:
     def begin(self) -> None:
         """Begin the scan, or begin it again."""
         self._now = time.time()
+        self._sightings.begin()
         self._collector.begin_scan()
         self._corrupt.begin_scan()
         try:
@@ -87,7 +90,8 @@ class MaildropScan:
         try:
             found = self._directory.look(name)
             # The owner can set mtime, but not ctime.
-            if min(found.st_mtime, found.st_ctime) < self._now - ABANDONED_SECONDS:
+            old = min(found.st_mtime, found.st_ctime) < self._now - ABANDONED_SECONDS
+            if old and self._sightings.add(name, found.st_ctime_ns):
                 os.unlink(f"{self._directory.path}/{name}")
         except FileNotFoundError:
             pass

@@ -9,6 +9,7 @@ import pytest
 from queue_base.home import Home
 from queue_base.queue.layout import Presence, is_there, open_layout
 from queue_base.queue.marks_file import LeftMarks, MarksFile
+from queue_base.queue.sightings import SEEN_SECONDS, Sightings
 from queue_clean.main import answer
 from queue_clean.sweep import OLD, sweep
 from queue_wire.files.marks import DoneMarks, identify
@@ -104,6 +105,30 @@ def test_a_message_in_no_state_is_left_to_a_person(tmp_path: Path) -> None:
     Path(layout.hashed("remote", message)).write_bytes(b"Tb@example.net\0")
     assert swept(home) == 0
     assert os.path.exists(layout.mess(message))
+
+
+def test_a_step_of_the_clock_removes_nothing_of_an_injector_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    message = put_mess(layout)
+    Path(home.queue, "pid", "1.2.3").touch()
+    sightings, boot = Sightings(), time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def removed(seconds: float) -> int:
+        monkeypatch.setattr(time, "clock_gettime", lambda _: boot + seconds)
+        return sum(each.removed for each in sweep(layout, time.time() + LATER, (), sightings))
+
+    assert removed(0) == 0 and len(sightings) == 2
+    assert removed(SEEN_SECONDS - 1) == 0
+    other = put_mess(layout)
+    assert removed(SEEN_SECONDS) == 2
+    assert [Presence(layout, each).state() for each in (message, other)] == [1, 2]
+    queued = queue_message(home, [b"b@example.net"])
+    assert removed(3 * SEEN_SECONDS) == 1
+    assert [Presence(layout, each).state() for each in (queued, other)] == [4, 1]
+    assert removed(9 * SEEN_SECONDS) == 0 and len(sightings) == 0
 
 
 def test_old_names_in_pid_go_and_young_ones_and_other_files_stay(tmp_path: Path) -> None:
