@@ -3,6 +3,9 @@
 Concurrent lookups of the same question share one query. A lookup that fails (SERVFAIL, REFUSED, a timeout, no server)
 raises LookupFailed. That a name does not exist, or cannot exist, is an answer.
 
+A line of /etc/resolv.conf that cannot be used is passed by, with a warning. Whatever dnspython raises is a failed
+lookup: it raises more than it declares.
+
 An answer is cached for as long as its TTL says (RFC 1035 section 3.2.1, RFC 2308 section 5), at most an hour, and at
 most five minutes if it has no records, so that a corrected zone takes effect soon. The cache keeps only what its users
 need, about 0.5 kB an answer; dnspython's own cache keeps the parsed reply, 4 kB and more.
@@ -12,6 +15,7 @@ import asyncio
 import random
 import socket
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import dns.asyncbackend
@@ -23,8 +27,13 @@ import dns.name
 import dns.nameserver
 import dns.resolver
 
+from queue_base.dns_answer_cost import is_costly
+from queue_base.durable import read_file
+from queue_base.errors import reason
+from queue_wire.control.nameservers import DNS_PORT
 from queue_base.socket_errors import OF_THIS_HOST
 from queue_wire.control.smtproutes import Relay
+from queue_wire.resolv_conf import unpack_resolv_conf
 
 RESOLV_CONF = "/etc/resolv.conf"
 # Seconds for one question, with its retries at all servers.
@@ -32,7 +41,7 @@ LIFETIME = 20.0
 # Seconds to wait for one server before the next is asked.
 PATIENCE = 2.0
 PREFERRED_SECONDS = 60.0
-# Bytes of an answer. Parsing 64 kB blocks the event loop for 0.1 s; 64 addresses take 1 kB.
+# Bytes of an answer; 64 addresses take 1 kB. What an answer of this size costs to parse has a limit, too.
 ANSWER_MAX = 8192
 # Questions in flight. With more, the event loop reads answers so late that they count as lost and are asked again.
 QUESTIONS_MAX = 500
@@ -101,16 +110,25 @@ class AnswerCache:
 class DnsLookups:
     """Looks names up at the given DNS servers, or at those of /etc/resolv.conf if `servers` is None."""
 
-    def __init__(self, servers: list[Relay] | None, lifetime: float | None = None) -> None:
-        """`lifetime` is for one question, in seconds; None: LIFETIME.
+    def __init__(
+        self,
+        servers: list[Relay] | None,
+        lifetime: float | None = None,
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
+        """`lifetime` is for one question, in seconds; None: LIFETIME. `warn` gets the lines that cannot be used.
 
-        Raises LookupFailed if /etc/resolv.conf is needed and cannot be read.
+        Raises LookupFailed if /etc/resolv.conf is needed and cannot be read, or has no server.
         """
+        options: frozenset[bytes] = frozenset()
+        if servers is None:
+            servers, options = _read_resolv_conf(warn)
         try:
             # Two, so that ordinary questions do not ask for validation.
-            self._stubs = {secure: StubResolver(servers, secure, lifetime) for secure in (False, True)}
-        except (dns.exception.DNSException, OSError) as error:
-            raise LookupFailed("it names no DNS server") from error
+            self._stubs = {secure: StubResolver(servers, options, secure, lifetime) for secure in (False, True)}
+        except (dns.exception.DNSException, ValueError) as error:
+            # dnspython makes a domain of the host's name, which nobody needs.
+            raise LookupFailed(f"the host name is not a name of DNS: {error}") from error
         self._cache = AnswerCache()
         self._in_flight = asyncio.Semaphore(QUESTIONS_MAX)
         self._asking: dict[Question, asyncio.Task[DnsAnswer]] = {}
@@ -143,13 +161,27 @@ class DnsLookups:
         except dns.resolver.NXDOMAIN as error:
             response: Any = error.response(name)  # type: ignore[no-untyped-call]
             found = DnsAnswer((), False, _is_secure(response), host)
-        except (dns.exception.DNSException, OSError) as error:
+        except Exception as error:
             raise LookupFailed(_failure(error), _is_our_shortage(error)) from error
         else:
             response = answer.response
             found = DnsAnswer(_records(kind, answer), True, _is_secure(response), _text(answer.canonical_name))
         self._cache.put(question, found, response.resolve_chaining().minimum_ttl)
         return found
+
+
+def _read_resolv_conf(warn: Callable[[str], None] | None) -> tuple[list[Relay], frozenset[bytes]]:
+    """Return the servers and options of /etc/resolv.conf. Raises LookupFailed."""
+    try:
+        found = unpack_resolv_conf(read_file(RESOLV_CONF))
+    except OSError as error:
+        raise LookupFailed(f"it cannot be read: {reason(error)}") from error
+    if not found.servers:
+        raise LookupFailed("; ".join(["it names no DNS server", *found.faults[:1]]))
+    if warn is not None:
+        for fault in found.faults:
+            warn(f"unable to use {RESOLV_CONF} {fault}; the line is ignored")
+    return [Relay(server.encode("ascii"), DNS_PORT) for server in found.servers], found.options
 
 
 class StubResolver:
@@ -159,22 +191,23 @@ class StubResolver:
     answer, the one that did is asked first for a minute: a dead server costs seconds once, not at each question.
     """
 
-    def __init__(self, servers: list[Relay] | None, validated: bool, lifetime: float | None = None) -> None:
-        """`validated` asks for DNSSEC validation. `lifetime` is for one question, in seconds; None: LIFETIME.
+    def __init__(
+        self, servers: list[Relay], options: frozenset[bytes], validated: bool, lifetime: float | None = None
+    ) -> None:
+        """`options` are those of resolv.conf(5). `validated` asks for DNSSEC validation.
 
-        Raises DNSException or OSError if /etc/resolv.conf is needed and cannot be read.
+        `lifetime` is for one question, in seconds; None: LIFETIME. Raises DNSException, ValueError.
         """
-        self._resolver = dns.asyncresolver.Resolver(RESOLV_CONF, configure=servers is None)
+        self._resolver = dns.asyncresolver.Resolver(configure=False)
+        self._resolver.rotate = b"rotate" in options
+        if b"edns0" in options:
+            self._resolver.use_edns()
         self._resolver.lifetime = LIFETIME if lifetime is None else lifetime
         self._resolver.timeout = PATIENCE
         if validated:
             # RFC 6840 section 5.7: AD in a question asks for AD in the answer.
             self._resolver.set_flags(dns.flags.RD | dns.flags.AD)
-        if servers is None:
-            named = [(str(server), self._resolver.port) for server in self._resolver.nameservers]
-        else:
-            named = [(server.host.decode("ascii"), server.port) for server in servers]
-        self._servers = [dns.nameserver.Do53Nameserver(address, port) for address, port in named]
+        self._servers = [dns.nameserver.Do53Nameserver(server.host.decode("ascii"), server.port) for server in servers]
         self._resolver.nameservers = list(self._servers)
         self._preferred_until = 0.0
         self._backend = _Backend()
@@ -195,7 +228,7 @@ class StubResolver:
 
 
 class AnswerTooLarge(dns.exception.FormError):
-    """An answer is longer than ANSWER_MAX."""
+    """An answer is longer than ANSWER_MAX, or would take long to parse."""
 
 
 class _Backend(type(dns.asyncbackend.get_backend("asyncio"))):  # type: ignore[misc]
@@ -208,12 +241,17 @@ class _Backend(type(dns.asyncbackend.get_backend("asyncio"))):  # type: ignore[m
         made = await super().make_socket(*arguments, **options)
         if made.type == socket.SOCK_STREAM:
             receive = made.recv
+            received = bytearray()
 
             async def receive_little(size: int, timeout: float | None) -> bytes:
-                # dnspython asks for the whole length that the answer announces.
+                # dnspython asks for two bytes, and then for the length that they announce, or for the rest of it.
                 if size > ANSWER_MAX:
                     raise AnswerTooLarge
-                return bytes(await receive(size, timeout))
+                data = bytes(await receive(size, timeout))
+                received.extend(data)
+                if len(data) == size and is_costly(bytes(received[2:])):
+                    raise AnswerTooLarge
+                return data
 
             made.recv = receive_little
         else:
@@ -222,7 +260,7 @@ class _Backend(type(dns.asyncbackend.get_backend("asyncio"))):  # type: ignore[m
             async def receive_packet(size: int, timeout: float | None) -> tuple[bytes, Any]:
                 data, sender = await receive_from(size, timeout)
                 # A server could send as much without being asked for it.
-                if len(data) > ANSWER_MAX:
+                if len(data) > ANSWER_MAX or is_costly(data):
                     raise AnswerTooLarge
                 return data, sender
 

@@ -8,6 +8,7 @@ import random
 from typing import NamedTuple
 
 from queue_base.dns_lookups import RESOLV_CONF, DnsAnswer, DnsLookups, LookupFailed
+from queue_base.errors import complain
 from queue_remote.report_text import NO_RESOURCES
 from queue_remote.route.unroutable import Unroutable, address_trouble, name_trouble, no_host, null_mx
 from queue_wire.control.smtproutes import Relay
@@ -15,6 +16,10 @@ from queue_wire.pipes.report import MESSAGE_SCOPE, PERMANENT, TEMPORARY
 
 # Mail exchangers of one domain that are tried, so that a hostile zone cannot keep a delivery busy for days.
 EXCHANGERS_MAX = 16
+
+
+def _warn(text: str) -> None:
+    complain("queue-remote", f"warning: {text}")
 
 
 class Exchangers(NamedTuple):
@@ -38,7 +43,7 @@ class Resolver:
     def __init__(self, servers: list[Relay] | None) -> None:
         """Raises Unroutable if /etc/resolv.conf is needed and cannot be read."""
         try:
-            self._lookups = DnsLookups(servers)
+            self._lookups = DnsLookups(servers, warn=_warn)
         except LookupFailed as error:
             raise Unroutable(TEMPORARY, name_trouble(RESOLV_CONF.encode(), error.why)) from error
 

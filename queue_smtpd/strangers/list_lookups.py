@@ -62,7 +62,7 @@ class ListLookups:
             return None
         try:
             if self._lookups is None:
-                self._lookups = DnsLookups(self._servers, ANSWER_SECONDS)
+                self._lookups = DnsLookups(self._servers, ANSWER_SECONDS, self._warn)
             answer = await self._lookups.ask(name, "A")
         except LookupFailed as error:
             self._fail(one, error.why)
@@ -75,6 +75,9 @@ class ListLookups:
         self._trouble.pop(one.zone, None)
         hit = next((each for each in found if is_hit(one, each)), None)
         return None if hit is None else listing_text(one, address, hit)
+
+    def _warn(self, text: str) -> None:
+        self._log.write([warning(text)])
 
     def _fail(self, one: DnsList, why: str) -> None:
         failures = self._trouble.get(one.zone, _ListTrouble()).failures + 1

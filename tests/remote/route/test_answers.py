@@ -9,6 +9,7 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
+import dns.asyncresolver
 import pytest
 import uvloop
 
@@ -124,7 +125,8 @@ def test_the_systems_resolver_is_read_again_when_it_changes(
     (home.path / "control" / "resolver").unlink()
     router = router_of(home)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        steps = [("", b"it names no DNS server"), ("127.0.0.77", b"127.0.0.77@53"), ("127.0.0.78", b"127.0.0.78@53")]
+        absent = b"it cannot be read: no such file"
+        steps = [("", absent), ("127.0.0.77", b"127.0.0.77@53"), ("127.0.0.78", b"127.0.0.78@53")]
         for server, words in steps:
             if server:
                 new.write_text(f"nameserver {server}\n")
@@ -133,6 +135,62 @@ def test_the_systems_resolver_is_read_again_when_it_changes(
                 runner.run(router.find(b"two.example"))
             assert (raised.value.verdict[0], raised.value.scope) == (b"Z", HOST_SCOPE)
             assert words in raised.value.verdict[1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"nameserver localhost", b"nameserver 127.0.0.1:53", b"# Z\xfcrich", b"nameserver", b"search b\xfccher..example"],
+)
+def test_a_line_of_resolv_conf_that_cannot_be_used_takes_no_other_server_away(
+    home: RemoteHome,
+    dns_server: DnsServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    line: bytes,
+) -> None:
+    file = tmp_path / "resolv.conf"
+    file.write_bytes(line + b"\nnameserver 127.0.0.1\noptions rotate edns0 ndots:x timeout:\n")
+    monkeypatch.setattr(dns_lookups, "RESOLV_CONF", str(file))
+    monkeypatch.setattr(dns_lookups, "DNS_PORT", dns_server.port)
+    (home.path / "control" / "resolver").unlink()
+    assert find(home, b"two.example").targets
+    warned = f"warning: unable to use {file} line 1: not the address of a DNS server: "
+    assert (warned in capfd.readouterr().err) is line.startswith(b"nameserver")
+
+
+def test_a_resolv_conf_without_a_server_that_can_be_used_is_temporary_and_says_what_is_wrong(
+    home: RemoteHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "resolv.conf"
+    file.write_bytes(b"nameserver localhost\n")
+    monkeypatch.setattr(dns_lookups, "RESOLV_CONF", str(file))
+    (home.path / "control" / "resolver").unlink()
+    with pytest.raises(Unroutable) as raised:
+        find(home, b"two.example")
+    assert raised.value.verdict[0] == b"Z"
+    assert b"line 1: not the address of a DNS server: 'localhost'" in raised.value.verdict[1]
+
+
+def test_an_answer_with_very_long_names_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    records = [f"10 x{number}.{'a.' * 100}example." for number in range(30)]
+    with DnsServer({("deep.example", "MX"): records}) as server:
+        home = RemoteHome(tmp_path, resolver=f"127.0.0.1:{server.port}")
+        with pytest.raises(Unroutable) as raised:
+            find(home, b"deep.example")
+    assert b"AnswerTooLarge" in raised.value.verdict[1]
+
+
+def test_an_exception_that_the_library_does_not_declare_is_a_failed_lookup(
+    home: RemoteHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise ValueError("of the library")
+
+    monkeypatch.setattr(dns.asyncresolver.Resolver, "resolve", fail)
+    with pytest.raises(Unroutable) as raised:
+        find(home, b"two.example")
+    assert (raised.value.verdict[0], raised.value.scope) == (b"Z", HOST_SCOPE)
 
 
 @pytest.mark.parametrize("reply", [b"", b"nonsense", b"\x81\x80" + b"\xff" * 8, b"\x81\x80" + b"\0" * 8])
