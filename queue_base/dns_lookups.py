@@ -30,8 +30,8 @@ import dns.resolver
 from queue_base.dns_answer_cost import is_costly
 from queue_base.durable import read_file
 from queue_base.errors import reason
-from queue_wire.control.nameservers import DNS_PORT
 from queue_base.socket_errors import OF_THIS_HOST
+from queue_wire.control.nameservers import DNS_PORT
 from queue_wire.control.smtproutes import Relay
 from queue_wire.resolv_conf import unpack_resolv_conf
 

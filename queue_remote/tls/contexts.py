@@ -1,6 +1,7 @@
 """TLS contexts, each made once and shared: one takes up to a megabyte, and reading CA files takes time.
 
-CA files are read when a context is first needed, and again after the control files have changed.
+None offers TLS 1.2 with Diffie-Hellman over a finite field: the server chooses its size, and one of 10,000 bits stops the
+event loop for a second. CA files are read when a context is first needed, and again after the control files have changed.
 """
 
 import ssl
@@ -30,7 +31,7 @@ class Contexts:
                 # Python warns about TLS before 1.2.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 context.minimum_version = ssl.TLSVersion.TLSv1
-            context.set_ciphers("DEFAULT:@SECLEVEL=0")
+            context.set_ciphers("DEFAULT:!kDHE:@SECLEVEL=0")
             self._made["may"] = context
         return self._made["may"]
 
@@ -68,7 +69,7 @@ class Contexts:
 
 
 def _verifying(ca: str = "") -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _for_client()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # RFC 6125 and RFC 8461 section 4.2: the subject's common name does not count.
     context.hostname_checks_common_name = False
@@ -80,7 +81,14 @@ def _verifying(ca: str = "") -> ssl.SSLContext:
 
 
 def _unverified() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _for_client()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _for_client() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    names = [cipher["name"] for cipher in context.get_ciphers()]
+    context.set_ciphers(":".join(name for name in names if not name.startswith("DHE-")))
     return context

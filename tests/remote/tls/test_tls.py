@@ -3,9 +3,11 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 
 import pytest
 
+from queue_remote.tls.contexts import Contexts
 from queue_wire.pipes.report import HOST_SCOPE
 from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.certificate import server_context
@@ -146,3 +148,14 @@ def test_a_clear_attempt_that_fails_too_is_the_hosts_trouble(home: RemoteHome) -
             report = daemon.deliver(home.message(TEXT), b"to@b.example")
     assert report.scope == HOST_SCOPE
     assert b"554 go away" in report.verdicts[0][1]
+
+
+@pytest.mark.parametrize("kind", ["opportunistic", "required", "verified", "https"])
+def test_no_server_may_choose_the_size_of_a_finite_field(kind: str) -> None:
+    """Diffie-Hellman over one of 10,000 bits takes a second of CPU time, in which nothing else is delivered."""
+    context = getattr(Contexts(), kind)()
+    names = [cipher["name"] for cipher in context.get_ciphers()]
+    assert any(name.startswith("ECDHE-") for name in names)
+    assert not [name for name in names if name.startswith("DHE-") and "PSK" not in name]
+    # It is the same otherwise.
+    assert context.security_level == (0 if kind == "opportunistic" else SSLContext(PROTOCOL_TLS_CLIENT).security_level)
