@@ -281,8 +281,8 @@ class SmtpClient:
     `size_limit` is the largest message, in bytes, that the server says it takes (RFC 1870); 0 if there is no limit.
     `failure` is the ConnectionFailed event once it has occurred. `replies` counts the replies, and `transactions` those
     that were begun. `secure` is true under TLS. `dismissed`: the server said 421. `tls_broken`: the connection failed
-    because of TLS, or under TLS before it was READY and without a reply. `ehlo_broken`: the server closed
-    the connection at EHLO, and HELO may do better.
+    because of TLS, or at STARTTLS or under TLS before it was READY, and without a reply. `ehlo_broken`: the server
+    closed the connection at EHLO, and HELO may do better.
     """
 
     __slots__ = (
@@ -385,6 +385,7 @@ class SmtpClient:
                         break
                     self._take(reply)
             except FormatError as error:
+                self.tls_broken = self.tls_broken or self.state is _STARTTLS
                 self._fail(Problem.NOT_SMTP, details=str(error))
         return self._take_events()
 
@@ -400,7 +401,7 @@ class SmtpClient:
     def lost(self, reason: str = CLOSED_BY_PEER) -> list[Event]:
         """Note that the connection ended, or that no reply came in time."""
         state = self.state
-        if state is _TLS or (self.secure and state in OPENING):
+        if state in (_STARTTLS, _TLS) or (self.secure and state in OPENING):
             self.tls_broken = True
         elif state in (_EHLO, _HELO) and reason in _CLOSED_BY_PEER:
             # Some old servers close the connection at a command that they do not know, without a reply.

@@ -84,11 +84,17 @@ class Opener:
         Raises Unroutable if the fault is this host's, or if the server is this host.
         """
         policy = b"" if plan.mode in (Tls.NEVER, Tls.MAY) else plan.policy.encode("utf-8", "backslashreplace")
+        mode, stalls = plan.mode, self._pool.tls_stalls
+        if plan.fallback and stalls.knows(target.address, target.port):
+            mode = Tls.NEVER
+            self._note("STARTTLS was not answered in time lately; in clear")
         session = Session(
-            _peer(target), self._key.options.helohost, plan.mode, credentials, policy=policy, ours=self._ours,
+            _peer(target), self._key.options.helohost, mode, credentials, policy=policy, ours=self._ours,
             lmtp=target.lmtp,
         )  # fmt: skip
+        stalled = False
         while True:
+            begun = time.monotonic()
             connection = await self._attempt(target, plan, session)
             if connection is None:
                 return None
@@ -96,6 +102,8 @@ class Opener:
             if client.state is ClientState.READY:
                 if not client.secure:
                     plan.in_clear()
+                if stalled:
+                    stalls.add(target.address, target.port)
                 return connection
             connection.close()
             if client.looped:
@@ -104,6 +112,7 @@ class Opener:
             self._note_failure()
             if client.tls_broken and plan.fallback and session.tls is not Tls.NEVER:
                 session = session._replace(tls=Tls.NEVER)
+                stalled = time.monotonic() - begun >= self._tls_timeout(plan)
                 self._note("TLS failed; once more in clear")
             elif client.ehlo_broken and session.tls in (Tls.NEVER, Tls.MAY) and session.credentials is None:
                 session = session._replace(esmtp=False)
@@ -127,7 +136,7 @@ class Opener:
         self._note(f"connecting to {session.peer.decode('ascii', 'replace')}{where}")
         client = SmtpClient(session)
         try:
-            connection = await self._connect(target.address, port, client)
+            connection = await self._connect(target.address, port, client, self._tls_timeout(plan))
         except OSError as error:
             why = reason(error) if error.errno else "no answer in time"
             self._note(f"not connected: {why}")
@@ -165,11 +174,18 @@ class Opener:
         source = self._key.options.source
         return source.six if ":" in address else source.four
 
-    async def _connect(self, address: str, port: int, client: SmtpClient) -> Connection:
+    def _tls_timeout(self, plan: TlsPlan) -> float:
+        """Return the seconds for STARTTLS and the handshake: where mail goes in clear after that, no more than for
+        connecting.
+        """
+        config = self._key.config
+        return min(config.connect_timeout, config.reply_timeout) if plan.fallback else config.reply_timeout
+
+    async def _connect(self, address: str, port: int, client: SmtpClient, tls_timeout: float) -> Connection:
         """Return a connection. Raises OSError (also TimeoutError), and Unroutable if the fault is this host's."""
         config = self._key.config
         source = self._source(address)
-        new = functools.partial(Connection, client, config.reply_timeout, self._trace)
+        new = functools.partial(Connection, client, config.reply_timeout, self._trace, tls_timeout)
         make = cast("Callable[[], asyncio.Protocol]", new)
         loop = asyncio.get_running_loop()
         self._pool.close_oldest_if_full()

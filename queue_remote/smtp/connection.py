@@ -24,7 +24,7 @@ from typing import cast
 from queue_base.daemon.unread_input import read_unread
 from queue_base.errors import reason
 from queue_remote.message.file import Message
-from queue_remote.smtp.timer import ProgressTimer
+from queue_remote.smtp.timer import NEVER, ProgressTimer
 from queue_remote.smtp.trace import Trace
 from queue_remote.smtp.transaction import Transaction
 from queue_remote.tls.handshake import PARTING_SECONDS, describe_error, describe_tls, is_about_certificate, shake_hands
@@ -44,7 +44,8 @@ PROMPT_SECONDS = 0.005
 RATE_MIN = 500
 
 # Names of their own, because Python 3.11 is slow to look up a member of an Enum, and each reply needs several.
-_READY, _MESSAGE, _END, _QUIT = ClientState.READY, ClientState.MESSAGE, ClientState.END, ClientState.QUIT
+_STARTTLS, _READY, _MESSAGE = ClientState.STARTTLS, ClientState.READY, ClientState.MESSAGE
+_END, _QUIT = ClientState.END, ClientState.QUIT
 
 
 class Sending:
@@ -85,11 +86,17 @@ class Connection:
 
     __slots__ = (
         *("_begun", "_carried", "_clock", "_dot_sent", "_early", "_finished", "_paused", "_prompt", "_sending"),
-        *("_settled", "_shaking", "_trace", "_transport", "_turning", "_waiter", "client", "on_end"),
+        *("_opening_limit", "_settled", "_shaking", "_tls_timeout", "_trace", "_transport", "_turning", "_waiter"),
+        *("client", "on_end"),
     )
 
-    def __init__(self, client: SmtpClient, timeout: float, trace: Trace | None = None) -> None:
+    def __init__(
+        self, client: SmtpClient, timeout: float, trace: Trace | None = None, tls_timeout: float = NEVER
+    ) -> None:
+        """`tls_timeout`: seconds for STARTTLS and the handshake."""
         self.client = client
+        self._tls_timeout = tls_timeout
+        self._opening_limit = NEVER
         self.on_end: Callable[[Connection], None] = _ignore
         self._clock = ProgressTimer(asyncio.get_running_loop(), timeout, self._on_timeout)
         self._trace = trace
@@ -170,6 +177,7 @@ class Connection:
             client.unverified(objection)
             self.abort()
             return
+        self._clock.limit = self._opening_limit
         self._clock.progress()
         client.secured()
         self._write(client.data_to_send())
@@ -247,6 +255,7 @@ class Connection:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._clock.allow(self._clock.timeout)
+        self._opening_limit = self._clock.limit
 
     def data_received(self, data: bytes) -> None:
         client = self.client
@@ -262,7 +271,11 @@ class Connection:
             return
         before = client.replies
         events = client.feed(data)
-        now = self._clock.progress() if client.replies != before else self._dot_sent
+        now = self._dot_sent
+        if client.replies != before:
+            now = self._clock.progress()
+            if client.state is _STARTTLS:
+                self._clock.shorten(self._tls_timeout)
         if events:
             self._apply(events, now)
         self._go_on()

@@ -15,6 +15,7 @@ import time
 
 from queue_remote.options import ConnectionKey
 from queue_remote.smtp.connection import Connection
+from queue_remote.tls.tls_stalls import TlsStalls
 from queue_smtp.client import ENVELOPE, ClientState
 
 # To wait for the rest of a server's replies, once the verdict is known.
@@ -61,7 +62,7 @@ class ProcessorShare:
 
 
 class Pool:
-    """Open connections: `most` at a time, unless more are in use."""
+    """Open connections: `most` at a time, unless more are in use. `tls_stalls` is what the next ones should know."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -78,6 +79,7 @@ class Pool:
         self._queued: set[Connection] = set()
         self._queue_timer: asyncio.TimerHandle | None = None
         self.share = ProcessorShare()
+        self.tls_stalls = TlsStalls()
 
     def __len__(self) -> int:
         """Return how many connections are open."""

@@ -41,6 +41,14 @@ class ProgressTimer:
             self._deadline = self.limit
         return now
 
+    def shorten(self, seconds: float) -> None:
+        """Set the limit to so many seconds from now, if that is sooner."""
+        self.limit = min(self.limit, time.monotonic() + seconds)
+        if self.limit < self._deadline:
+            self._deadline = self.limit
+            self.stop()
+            self._timer = self._loop.call_later(max(0.0, self.left()), self._on_timer)
+
     def left(self) -> float:
         """Return the seconds until the limit."""
         return self.limit - time.monotonic()

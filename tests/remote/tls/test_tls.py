@@ -1,6 +1,7 @@
 """queue-remote under TLS: STARTTLS as it is by default, and what is done where it breaks."""
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
@@ -94,7 +95,20 @@ def end_after_handshake(peer: Peer) -> None:
     assert peer.hear().startswith(b"EHLO ")
 
 
-@pytest.mark.parametrize("broken", [no_handshake, end_at_handshake, inject, end_after_handshake])
+def end_at_starttls(peer: Peer) -> None:
+    peer.greet(b"STARTTLS")
+    assert peer.hear() == b"STARTTLS"
+
+
+def no_reply_to_starttls(peer: Peer) -> None:
+    end_at_starttls(peer)
+    peer.say(b"what?")
+    peer.wait_for_end()
+
+
+@pytest.mark.parametrize(
+    "broken", [no_handshake, end_at_handshake, inject, end_after_handshake, end_at_starttls, no_reply_to_starttls]
+)
 def test_where_opportunistic_tls_breaks_the_mail_goes_in_clear_over_a_fresh_connection(
     home: RemoteHome, broken: Callable[[Peer], None]
 ) -> None:
@@ -109,21 +123,49 @@ def test_where_starttls_is_refused_the_mail_goes_in_clear_over_the_same_connecti
     assert deliver(home, script) == ACCEPTED
 
 
-def test_a_handshake_that_never_ends_costs_timeoutremote(home: RemoteHome) -> None:
-    home.control("timeoutremote", "3")
+@pytest.mark.parametrize("begin", [begin_tls, end_at_starttls], ids=["the handshake", "STARTTLS"])
+def test_silence_after_starttls_costs_timeoutconnect_once(home: RemoteHome, begin: Callable[[Peer], None]) -> None:
+    home.control("timeoutconnect", "2")
+    home.control("timeoutremote", "600")
+    home.control("connectionidle", "0")
     reported = threading.Event()
+    heard: list[bytes] = []
 
-    def script(peer: Peer) -> None:
-        begin_tls(peer)
+    def silent(peer: Peer) -> None:
+        begin(peer)
         reported.wait(60)
 
-    left = [script, in_clear]
+    def clear(peer: Peer) -> None:
+        peer.greet(b"STARTTLS")
+        heard.append(peer.hear())
+        peer.say(b"451 not now")
+
+    left = [silent, in_clear, clear]
     with RawServer(lambda peer: left.pop(0)(peer)) as server:
         home.route_all_to(server.port)
         with RemoteDaemon(home) as daemon:
-            report = daemon.deliver(home.message(TEXT), b"to@b.example")
+            begun = time.monotonic()
+            assert daemon.deliver(home.message(TEXT), b"to@b.example").verdicts == ACCEPTED
+            assert time.monotonic() - begun < 30
+            daemon.deliver(home.message(TEXT), b"to@b.example")
             reported.set()
-    assert report.verdicts == ACCEPTED
+    # The server is remembered: the next connection does not ask it for TLS.
+    assert heard == [b"MAIL FROM:<from@a.example>"]
+
+
+def test_a_handshake_that_never_ends_costs_timeoutremote_where_tls_is_required(home: RemoteHome) -> None:
+    home.control("timeoutconnect", "1")
+    home.control("timeoutremote", "3")
+    home.control("tlspolicy", ":encrypt")
+
+    def script(peer: Peer) -> None:
+        begin_tls(peer)
+        peer.wait_for_end()
+
+    begun = time.monotonic()
+    [(letter, _)] = deliver(home, script)
+    assert letter == b"Z"
+    assert time.monotonic() - begun > 2.5
 
 
 def test_tls_that_dies_in_the_message_defers_it(home: RemoteHome) -> None:
