@@ -75,7 +75,7 @@ def test_a_list_that_says_nothing_is_waited_for_some_seconds_and_no_longer(monke
         lookups.configure(LISTS, [Relay(b"127.0.0.1", silent.getsockname()[1])])
         begun = time.monotonic()
         assert asyncio.run(lookups.find("192.0.2.9")) is None
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30
 
 
 def test_an_answer_by_udp_that_would_take_long_to_read_is_none() -> None:

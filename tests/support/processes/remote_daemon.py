@@ -121,7 +121,7 @@ class RemoteDaemon:
                 self.write(b"".join(batch))
             starting = 0
             # What has come together is answered together.
-            for found in (self.report_of_any(60), *self._at_hand()):
+            for found in (self.report_of_any(300), *self._at_hand()):
                 if found.number < first:
                     self._reports[found.number] = found
                     continue

@@ -25,6 +25,9 @@ from support.processes.forked import BIN
 from support.queues.home import make_home
 from support.send.piped import Piped
 
+# The beginnings of lines about todo/ that is behind, and a disk that is short: they may come at any moment.
+BUSY = ("inflow ", "alert: queue-todo: unable to take mail: ")
+
 
 def todo_home(path: Path, *, flat: bool = False, split: int = 3) -> Home:
     """Make a home whose only local host is me.example.org."""
@@ -93,11 +96,13 @@ class TodoDaemon(Piped):
         return {notice.message: notice for notice in found}
 
     def line(self) -> str:
-        """Return the next record, which must be a log line."""
-        found = self._sent()
-        assert isinstance(found, bytes), f"a notice instead of a log line: {found!r}"
-        self.lines.append(found.decode())
-        return self.lines[-1]
+        """Return the next record, which must be a log line. What it says of a busy machine only goes to `lines`."""
+        while True:
+            found = self._sent()
+            assert isinstance(found, bytes), f"a notice instead of a log line: {found!r}"
+            self.lines.append(found.decode())
+            if not self.lines[-1].startswith(BUSY):
+                return self.lines[-1]
 
     def announced(self) -> Arrived:
         """Return the next notice, which must announce a message."""
