@@ -3,9 +3,15 @@
     SRS0=HHHH=TT=example.net=joe@forwarder         of joe@example.net
     SRS1=HHHH=first.example==HHHH=TT=example.net=joe@forwarder     of SRS0=HHHH=TT=example.net=joe@first.example
 
-HHHH is base64 of a keyed hash (HMAC-SHA1) of what follows, in lower case, so that nobody else can make such an address.
-TT is the day in base 32: an address is refused after DAYS_MAX days. SRS1 is for a sender that another host has
-rewritten already: a bounce goes back to that host, which knows whether it is good, and the address does not grow.
+HHHH is base64 of a keyed hash (HMAC-SHA256) of what follows, in lower case, so that nobody else can make such an
+address. Its text is netstrings, with the kind of the address and the day since the epoch: it is good for no other
+division of the same text, nor for the other kind, nor when the two letters of a day return. TT is the day in base 32: an
+address is refused after DAYS_MAX days. SRS1 is for a sender that another host has rewritten already: a bounce goes back
+to that host, which knows whether it is good, and the address does not grow.
+
+Mail::SRS, and this module before, hashed the parts one behind the other (HMAC-SHA1), so of a good address somebody else
+could make one whose parts are divided elsewhere. Such hashes are good until PLAIN_UNTIL, for addresses that are under
+way.
 
 The host on the way may change the case of the local part. So hashes are compared without regard to case.
 """
@@ -17,9 +23,12 @@ from collections.abc import Sequence
 
 from queue_wire.address import split_address
 from queue_wire.format_error import FormatError
+from queue_wire.pipes.framing import pack_netstring
 
 DAYS_MAX = 21
 _DAY_SECONDS = 86400
+# The day (since the epoch) from which on hashes without divisions are refused: 1 March 2027.
+PLAIN_UNTIL = 20_878
 _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _CYCLE = len(_DIGITS) ** 2
 # Characters of the hash that are made, and the least that are accepted.
@@ -57,14 +66,14 @@ def rewrite_sender(sender: bytes, domain: bytes, secret: bytes, now: float) -> b
             return _pack_again(first, rest, domain, secret)
         except BadSrs:
             pass
-    day = _day(now)
-    parts = [_hash(secret, day, host, local), day, host, local]
+    made = int(now // _DAY_SECONDS)
+    parts = [_hash(secret, b"SRS0", b"%d" % made, host, local), _pack_day(made), host, local]
     return b"SRS0=%s@%s" % (b"=".join(parts), domain)
 
 
 def _pack_again(first: bytes, rest: bytes, domain: bytes, secret: bytes) -> bytes:
     """Return an address of SRS1; `rest` is what follows SRS0 in the local part at the `first` host."""
-    return b"SRS1=%s@%s" % (b"=".join([_hash(secret, first, rest), first, rest]), domain)
+    return b"SRS1=%s@%s" % (b"=".join([_hash(secret, b"SRS1", first, rest), first, rest]), domain)
 
 
 def restore_sender(local: bytes, secrets: Sequence[bytes], now: float) -> bytes:
@@ -77,11 +86,14 @@ def restore_sender(local: bytes, secrets: Sequence[bytes], now: float) -> bytes:
         raise BadSrs("it is no address of SRS")
     if tag[1] == b"1":
         given, first, rest = _divide(local[tag.end() :], 3)
-        _check(given, secrets, first, rest)
+        _check(given, secrets, now, [b"SRS1", first, rest], [first, rest])
         return b"SRS0%s@%s" % (rest, first)
     given, day, host, user = _divide(local[tag.end() :], 4)
-    _check(given, secrets, day, host, user)
-    _check_day(day, now)
+    today = int(now // _DAY_SECONDS)
+    made = _unpack_day(day, today)
+    _check(given, secrets, now, [b"SRS0", b"%d" % made, host, user], [day, host, user])
+    if today - made > DAYS_MAX:
+        raise BadSrs(f"it has expired: it is older than {DAYS_MAX} days")
     return b"%s@%s" % (user, host)
 
 
@@ -94,29 +106,32 @@ def _divide(text: bytes, count: int) -> list[bytes]:
 
 
 def _hash(secret: bytes, *parts: bytes) -> bytes:
-    """Return the whole hash in base64, as Mail::SRS makes it."""
-    digest = hmac.new(secret, b"".join(parts).lower(), "sha1").digest()
-    return base64.b64encode(digest)[:_HASH_SIZE]
+    """Return the hash of a kind and parts, in base64."""
+    return _sign(secret, b"".join([pack_netstring(part) for part in parts]), "sha256")
 
 
-def _check(given: bytes, secrets: Sequence[bytes], *parts: bytes) -> None:
-    """Raise BadSrs unless a hash is that of the parts with one of the secrets."""
-    good = [hmac.compare_digest(given.lower(), _hash(secret, *parts).lower()) for secret in secrets]
-    if not any(good):
+def _sign(secret: bytes, text: bytes, algorithm: str) -> bytes:
+    return base64.b64encode(hmac.new(secret, text.lower(), algorithm).digest())[:_HASH_SIZE]
+
+
+def _check(given: bytes, secrets: Sequence[bytes], now: float, parts: list[bytes], plain: list[bytes]) -> None:
+    """Raise BadSrs unless a hash is that of a kind and parts with one of the secrets, or the old one of plain parts."""
+    hashes = [_hash(secret, *parts) for secret in secrets]
+    if now < PLAIN_UNTIL * _DAY_SECONDS:
+        hashes += [_sign(secret, b"".join(plain), "sha1") for secret in secrets]
+    # All of them, so that the time does not tell which one is nearly right.
+    if not any([hmac.compare_digest(given.lower(), each.lower()) for each in hashes]):
         raise BadSrs("its hash is wrong: it was not made here, or with a secret that is gone")
 
 
-def _day(now: float) -> bytes:
-    number = int(now // _DAY_SECONDS) % _CYCLE
-    return bytes((_DIGITS[number >> 5], _DIGITS[number & 31]))
+def _pack_day(number: int) -> bytes:
+    place = number % _CYCLE
+    return bytes((_DIGITS[place >> 5], _DIGITS[place & 31]))
 
 
-def _check_day(day: bytes, now: float) -> None:
-    """Raise BadSrs unless a day is at most DAYS_MAX ago, or tomorrow: clocks differ."""
+def _unpack_day(day: bytes, today: int) -> int:
+    """Return the last day since the epoch with these letters, up to tomorrow: clocks differ. Raises BadSrs."""
     places = [_DIGITS.find(letter) for letter in day.upper()]
     if len(places) != 2 or min(places) < 0:
         raise BadSrs("its day is none")
-    made = places[0] * 32 + places[1]
-    age = (int(now // _DAY_SECONDS) - made) % _CYCLE
-    if age > DAYS_MAX and age != _CYCLE - 1:
-        raise BadSrs(f"it has expired: it is older than {DAYS_MAX} days")
+    return today + 1 - (today + 1 - places[0] * 32 - places[1]) % _CYCLE
