@@ -5,9 +5,9 @@
 
 HHHH is base64 of a keyed hash (HMAC-SHA256) of what follows, in lower case, so that nobody else can make such an
 address. Its text is netstrings, with the kind of the address and the day since the epoch: it is good for no other
-division of the same text, nor for the other kind, nor when the two letters of a day return. TT is the day in base 32: an
-address is refused after DAYS_MAX days. SRS1 is for a sender that another host has rewritten already: a bounce goes back
-to that host, which knows whether it is good, and the address does not grow.
+division of the same text, nor for the other kind, nor when the two letters of a day return. TT is the day in base 32:
+an address is refused after DAYS_MAX days. SRS1 is for a sender that another host has rewritten already: a bounce goes
+back to that host, which knows whether it is good, and the address does not grow.
 
 Mail::SRS, and this module before, hashed the parts one behind the other (HMAC-SHA1), so of a good address somebody else
 could make one whose parts are divided elsewhere. Such hashes are good until PLAIN_UNTIL, for addresses that are under
@@ -120,7 +120,8 @@ def _check(given: bytes, secrets: Sequence[bytes], now: float, parts: list[bytes
     if now < PLAIN_UNTIL * _DAY_SECONDS:
         hashes += [_sign(secret, b"".join(plain), "sha1") for secret in secrets]
     # All of them, so that the time does not tell which one is nearly right.
-    if not any([hmac.compare_digest(given.lower(), each.lower()) for each in hashes]):
+    good = [hmac.compare_digest(given.lower(), each.lower()) for each in hashes]
+    if not any(good):
         raise BadSrs("its hash is wrong: it was not made here, or with a secret that is gone")
 
 
