@@ -4,6 +4,10 @@ Each message is copied as it is at one moment: it is looked at again when its fi
 its state changed; one that ended meanwhile is left out. The recipients that are done are read last. The copy has every
 message that was accepted before the copy began and was not finished when it was copied.
 
+Mail moves while it is copied: a message is forwarded or bounces, and ends; what is stored is requeued; a file goes from
+new/ to cur/. So the names are taken again, and what is new is copied, until nothing has gone between two looks. What is
+there then is in the copy.
+
 It is made as HOME2.new, which only root may enter, and is renamed when it is complete and on the disk. Its stamp says
 that it is a copy, so it does not start before somebody says so. What is read belongs to less trusted accounts, so no
 link is followed (queue_base.safe_open). Raises Permanent, Temporary; OSError of the disk.
@@ -14,7 +18,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 from queue_admin.checks.queue_stamp import REPAIR, write_stamp
@@ -31,7 +35,9 @@ from queue_base.errors import Permanent, reason
 from queue_base.home import CONTROL_QUEUES, Home
 from queue_base.queue.layout import CLASS_BIT, FILE_MODE, MESS_MODE, Layout, birth_by, open_layout
 from queue_base.queue.marks_file import LeftMarks
-from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below, open_file_below, open_given
+from queue_base.queue.postman import DIRECTORY as POSTMAN
+from queue_base.queue.postman import unpack_copy_name
+from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below, open_given
 from queue_wire.files.cluster import CLUSTER_MAX, DONE, SUFFIX, cluster_number, link_name, unpack_cluster
 from queue_wire.files.envelope import drop_recipients, unpack_info_class
 from queue_wire.files.last_result import FILE_MAX, unpack_header
@@ -52,6 +58,7 @@ ENVELOPE_MAX = 128 << 20  # Bytes of a file beside mess/, which is read into mem
 LAST_MAX = 2 * FILE_MAX  # Bytes of last/B/I; queue-send keeps it below FILE_MAX.
 DEPTH = 100  # Directories below control/, alias/ or users/.
 MARKS_AGE = 1.0  # Seconds after which queue/marks is read again.
+LOOKS_MAX = 30  # Looks at a queue or a directory where mail goes from one place to another all the time.
 STANDING = "holds"  # The standing holds, one file.
 HELD_MAILDROP = "hold/maildrop"
 QUEUES = "queues"  # Where the copy has several queues.
@@ -111,36 +118,66 @@ def copy_home(home: Home, target: Home, step: Callable[[int], object] = int) -> 
         for name in ("control", "alias", "users"):
             if os.path.lexists(f"{home.path}/{name}"):
                 with _directory(f"{home.path}/{name}") as below:
-                    _copy_tree(below, f"{work.path}/{name}", name, done.left)
+                    copier = _TreeCopier(below, f"{work.path}/{name}", name, done.left)
+                    if not _is_settled(copier.look):
+                        done.left.append(f"{name}: files moved during each of {LOOKS_MAX} looks; some may be missed")
         _name_queues(home, work, queues[0][2])
         tree.sync()
     os.chmod(work.path, HOME_MODE)
     sync_path(work.path)
     os.rename(work.path, target.path)
     sync_path(os.path.dirname(target.path))
-    return done
+    # What cannot be copied was found by each look.
+    return done._replace(left=list(dict.fromkeys(done.left)))
 
 
 def _copy_queue(home: Home, layout: Layout, owner: Owner, queue: str, step: Callable[[int], object]) -> Copied:
     """Copy one queue to the directory `queue`. Raises OSError."""
     Maker(owner).directory(queue, QUEUE_MODE)
     left: list[str] = []
-    with Tree(home.queue, follow=True) as source, Tree(queue) as tree:
+    with Tree(home.queue, follow=True) as source, Tree(queue) as tree, ExitStack() as stack:
         create_queue(Maker(owner, tree=tree), tree, layout.split)
-        dropped = sum(
-            _copy_files(source.handle, tree.handle, place, names, left)
-            for place, names in (("maildrop", is_finished), (HELD_MAILDROP, is_finished), ("", STANDING.__eq__))
-        )
+        try:
+            _copy_file(source.handle, tree.handle, STANDING)
+        except FileNotFoundError:
+            pass
+        except UnsafePath as error:
+            left.append(f"queue/{STANDING}: {error}")
+        drops = [
+            _TreeCopier(below, f"{queue}/{place}", f"queue/{place}", left, links=False, chosen=is_finished)
+            for place in ("maildrop", HELD_MAILDROP)
+            for below in _opened(source, place, stack)
+        ]
+        stored = [
+            _StoredCopier(below, f"{queue}/{ONDEMAND}", f"queue/{ONDEMAND}", left, links=False)
+            for below in _opened(source, ONDEMAND, stack)
+        ]
         copier = _MessageCopier(layout, source, queue, owner, left)
-        for found in survey(layout):
-            if isinstance(found, Snapshot):
-                copier.copy(found)
-                step(1)
-        # After the messages: what was stored meanwhile is found here.
-        _copy_stored(source, tree, left)
+
+        def look_around() -> int:
+            # In the order in which mail goes on, so that most of it is found at the next place.
+            moved = sum([each.look() for each in drops])
+            moved += copier.look(step)
+            copier.copy_postman()
+            return moved + sum([each.look() for each in stored])
+
+        if not _is_settled(look_around):
+            left.append(f"what moved: in each of {LOOKS_MAX} looks mail ended or moved before it was copied; try again")
+    dropped = sum([each.files for each in drops])
     if home.name:
         left = [f"queue {home.name}: {each}" for each in left]
     return Copied(copier.messages, dropped, copier.ended, left)
+
+
+def _opened(source: Tree, place: str, stack: ExitStack) -> list[int]:
+    """Return the descriptor of a directory of the queue; none if it does not exist. Raises OSError."""
+    return [stack.enter_context(source.directory(place))] if source.is_directory(place) else []
+
+
+def _is_settled(look: Callable[[], int]) -> bool:
+    """Look until nothing has gone between two looks; return False after LOOKS_MAX. Raises OSError."""
+    look()
+    return any(not look() for _ in range(1, LOOKS_MAX))
 
 
 def _name_queues(home: Home, work: Home, owner: Owner) -> None:
@@ -163,41 +200,6 @@ def _name_queues(home: Home, work: Home, owner: Owner) -> None:
         maker.directory(f"{work.path}/run/{kind}", mode)
 
 
-def _copy_stored(source: Tree, tree: Tree, left: list[str]) -> None:
-    """Copy what is stored for on-demand domains to the queue `tree`. Raises OSError."""
-    if not source.is_directory(ONDEMAND):
-        return
-    with source.directory(ONDEMAND) as below:
-        _copy_tree(below, f"{tree.path}/{ONDEMAND}", f"queue/{ONDEMAND}", left)
-    for domain in tree.list(ONDEMAND):
-        if not tree.is_directory(f"{ONDEMAND}/{domain}"):
-            continue  # Not a domain's.
-        for name in tree.list(f"{ONDEMAND}/{domain}"):
-            number = cluster_number(name)
-            if number is not None:
-                _mark_finished(tree, f"{ONDEMAND}/{domain}", number, left)
-
-
-def _mark_finished(tree: Tree, directory: str, number: int, left: list[str]) -> None:
-    """Mark records done whose messages are not there. Raises OSError.
-
-    Clusters come before mess/ in the order in which they were copied, so such a message was finished meanwhile. The
-    account that owns the queue may have put a link in the place of a cluster, which the copy has, too.
-    """
-    name = f"{directory}/{number}{SUFFIX}"
-    try:
-        handle = open_file_below(tree.handle, name, [os.fstat(tree.handle).st_uid], os.O_RDWR)
-    except UnsafePath as error:
-        left.append(f"queue/{name}: {error}")
-        return
-    try:
-        for record in unpack_cluster(os.pread(handle, CLUSTER_MAX, 0)).pending:
-            if not tree.has(f"{directory}/mess/{link_name(number, record.stored.long_id)}", stat.S_ISREG):
-                os.pwrite(handle, DONE, record.offset)
-    finally:
-        os.close(handle)
-
-
 class _AllDone(Exception):
     """All recipients of the message are done, and it is about to be removed."""
 
@@ -209,13 +211,32 @@ class _MessageCopier:
         self._layout = layout
         self._source = source
         self._target = open_layout(queue)
+        self._passing = f"{queue}/pid/copy"
         self._owner = owner
         self._left = left
         self._marks: LeftMarks | None = None
         self._marks_read = 0.0
         self._waited = 0.0
+        # The messages, by number and birth, that were copied, or had ended, or were left out; those that were being
+        # injected, or removed; and the copies for the postmaster.
+        self._known: set[tuple[int, int | None]] = set()
+        self._incoming: set[tuple[int, int | None]] = set()
+        self._postman: set[str] = set()
         self.messages = 0
         self.ended = 0
+
+    def look(self, step: Callable[[int], object]) -> int:
+        """Copy the messages that are new; return how many ended before they were copied, perhaps into new ones.
+
+        Raises OSError of the copy's disk.
+        """
+        before = self.ended + len(self._incoming)
+        for found in survey(self._layout):
+            if isinstance(found, Snapshot) and (found.message, found.birth) not in self._known:
+                self._known.add((found.message, found.birth))
+                self.copy(found)
+                step(1)
+        return self.ended + len(self._incoming) - before
 
     def copy(self, found: Snapshot) -> None:
         """Copy a message that was found. Raises OSError of the copy's disk."""
@@ -231,9 +252,12 @@ class _MessageCopier:
                 seen = look(self._layout, seen.message)
                 continue
             if seen.state not in ("queued", "classified"):
+                self._incoming.add((seen.message, seen.birth))
+                self._known.discard((found.message, found.birth))
                 return
             try:
                 self._copy(seen)
+                self._known.add((seen.message, seen.birth))
                 return
             except (_Changed, FileNotFoundError):
                 seen = look(self._layout, seen.message)
@@ -248,12 +272,42 @@ class _MessageCopier:
         why = seen.trouble if seen.state == "unknown" else f"its state changed {TRIES} times"
         self._left.append(f"message {found.message}: {why}")
 
+    def copy_postman(self) -> None:
+        """Copy the copies for the postmaster that are new, each under the number of its new file. Raises OSError."""
+        if not self._source.is_directory(POSTMAN):
+            return  # A home of an earlier version has none.
+        with self._source.directory(POSTMAN) as below:
+            names = os.listdir(below)
+        for name in sorted(set(names) - self._postman):
+            self._postman.add(name)
+            parts = unpack_copy_name(name)
+            try:
+                if parts is None:
+                    raise UnsafePath("it is no copy for the postmaster")
+                with self._open(f"{self._layout.queue}/{POSTMAN}/{name}") as handle:
+                    number = self._new_file(handle)
+                os.rename(self._passing, f"{self._target.queue}/{POSTMAN}/{number}_{parts[1]}")
+            except FileNotFoundError:
+                continue  # A person has removed it.
+            except UnsafePath as error:
+                self._left.append(f"queue/{POSTMAN}/{name}: {error}")
+
+    def _new_file(self, handle: int) -> int:
+        """Copy a file of a message to a passing name; return the number of the copy. Raises OSError."""
+        new = os.open(self._passing, _NEW, MESS_MODE)
+        try:
+            _copy_contents(handle, new)
+            self._give(new, MESS_MODE, os.fstat(handle).st_mtime_ns)
+            return os.fstat(new).st_ino
+        finally:
+            os.close(new)
+
     def _copy(self, seen: Snapshot) -> None:
         """Copy a message in the state that was seen. Raises _Changed, _AllDone, FileNotFoundError, OSError."""
         number = seen.message
         with self._open(self._layout.mess(number)) as mess:
             status = os.fstat(mess)
-            path = f"{self._target.queue}/pid/copy"
+            path = self._passing
             new = os.open(path, _NEW, MESS_MODE)
             try:
                 _copy_contents(mess, new)
@@ -431,45 +485,12 @@ def _directory(path: str) -> Iterator[int]:
         os.close(handle)
 
 
-def _copy_files(source: int, target: int, place: str, chosen: Callable[[str], object], left: list[str]) -> int:
-    """Copy the regular files in one directory of the queue whose names are chosen; return how many. Raises OSError."""
-    try:
-        below = open_below(source, place, READ_DIRECTORY) if place else os.dup(source)
-    except FileNotFoundError:
-        return 0
-    count = 0
-    try:
-        for name in filter(chosen, os.listdir(below)):
-            into = os.dup(target) if not place else _make_below(target, place)
-            try:
-                _copy_file(below, into, name)
-                count += bool(place)
-            except FileNotFoundError:
-                continue  # queue-pickup has taken it.
-            except UnsafePath as error:
-                left.append(f"queue/{place}/{name}: {error}")
-            finally:
-                os.close(into)
-    finally:
-        os.close(below)
-    return count
-
-
-def _make_below(target: int, place: str) -> int:
-    try:
-        return open_below(target, place, READ_DIRECTORY)
-    except FileNotFoundError:
-        os.mkdir(place, 0o700, dir_fd=target)
-        handle = open_below(target, place, READ_DIRECTORY)
-        found = os.fstat(target)
-        _give(handle, found.st_uid, found.st_gid, 0o2700, found.st_mtime_ns)
-        return handle
-
-
 def _copy_file(source: int, target: int, name: str) -> None:
     handle = _open_regular(source, name)
     try:
         found = os.fstat(handle)
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=target)  # As an earlier look has copied it.
         new = os.open(name, _NEW, 0o600, dir_fd=target)
         try:
             _copy_contents(handle, new)
@@ -480,29 +501,175 @@ def _copy_file(source: int, target: int, name: str) -> None:
         os.close(handle)
 
 
-def _copy_tree(source: int, target: str, name: str, left: list[str], depth: int = DEPTH) -> None:
-    """Copy a directory with what is in it; links are copied as links, other special files are left. Raises OSError."""
-    os.mkdir(target, 0o700)
-    with _directory(target) as into:
-        for entry in sorted(os.listdir(source)):
-            below = f"{name}/{entry}"
-            try:
-                found = os.stat(entry, dir_fd=source, follow_symlinks=False)
-                if stat.S_ISLNK(found.st_mode):
-                    os.symlink(os.readlink(entry, dir_fd=source), entry, dir_fd=into)
-                elif stat.S_ISREG(found.st_mode):
-                    _copy_file(source, into, entry)
-                elif stat.S_ISDIR(found.st_mode) and depth:
-                    inner = open_below(source, entry, READ_DIRECTORY)
-                    try:
-                        _copy_tree(inner, f"{target}/{entry}", below, left, depth - 1)
-                    finally:
-                        os.close(inner)
-                else:
-                    left.append(f"{below}: it is no file, directory or link, or too deep")
-            except FileNotFoundError:
-                continue  # It was removed meanwhile.
-            except (UnsafePath, PermissionError) as error:
-                left.append(f"{below}: {error.strerror or error}")
-        found = os.fstat(source)
-        _give(into, found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode), found.st_mtime_ns)
+class _TreeCopier:
+    """Makes a directory like another one, with what is in it: a look copies what is new, and removes what has gone.
+
+    `source` is a descriptor, `name` is for people. Links are copied as links, or not; other special files are not.
+    Of the names in the directory itself only those that are `chosen` count. `files` are those that the copy has.
+    """
+
+    def __init__(
+        self,
+        source: int,
+        target: str,
+        name: str,
+        left: list[str],
+        links: bool = True,
+        chosen: Callable[[str], object] = bool,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._name = name
+        self._left = left
+        self._links = links
+        self._chosen = chosen
+        self._copied: dict[str, tuple[int, ...]] = {}
+        self._seen: set[str] = set()
+        self._gone = 0
+
+    @property
+    def files(self) -> int:
+        """How many names the copy has."""
+        return len(self._copied)
+
+    def look(self) -> int:
+        """Copy what is new; return how many names had gone, or what else has moved. Raises OSError."""
+        self._seen, self._gone = set(), 0
+        parent, name = os.path.split(self._target)
+        with _directory(parent) as above:
+            self._copy_directory(self._source, above, name, "", DEPTH)
+            self._remove(above, name)
+        return self._gone
+
+    def _remove(self, above: int, name: str) -> None:
+        """Remove from the copy what has gone. The deepest names come first."""
+        for path in sorted(self._copied.keys() - self._seen, reverse=True):
+            kind = self._copied.pop(path)[0]
+            place, last = os.path.split(f"{name}/{path}")
+            with _below(above, place) as handle:
+                os.rmdir(last, dir_fd=handle) if stat.S_ISDIR(kind) else os.unlink(last, dir_fd=handle)
+            self._gone += 1
+
+    def _copy_directory(self, source: int, above: int, name: str, path: str, depth: int) -> None:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=above)
+        with _below(above, name) as into:
+            for entry in sorted(os.listdir(source)):
+                below = f"{path}/{entry}" if path else entry
+                if not path and not self._chosen(entry):
+                    continue
+                try:
+                    self._copy_entry(source, into, entry, below, depth)
+                except FileNotFoundError:
+                    self._gone += 1
+                except (UnsafePath, PermissionError) as error:
+                    self._left.append(f"{self._name}/{below}: {error.strerror or error}")
+            found = os.fstat(source)
+            _give(into, found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode), found.st_mtime_ns)
+
+    def _copy_entry(self, source: int, into: int, entry: str, path: str, depth: int) -> None:
+        found = os.stat(entry, dir_fd=source, follow_symlinks=False)
+        identity = (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns)
+        before = self._copied.get(path)
+        is_directory = stat.S_ISDIR(found.st_mode)
+        if before is not None and stat.S_ISDIR(before[0]) != is_directory:
+            raise FileNotFoundError(path)  # The next look copies it.
+        if is_directory and depth:
+            with _below(source, entry) as inner:
+                self._copied[path] = identity
+                self._seen.add(path)
+                self._copy_directory(inner, into, entry, path, depth - 1)
+            return
+        if before != identity:
+            if stat.S_ISREG(found.st_mode):
+                self._copy_regular(source, into, entry)
+            elif stat.S_ISLNK(found.st_mode) and self._links:
+                _replace_link(os.readlink(entry, dir_fd=source), into, entry)
+            elif stat.S_ISSOCK(found.st_mode):
+                raise UnsafePath("it is a socket")
+            else:
+                raise UnsafePath("it is no file, directory or link, or too deep")
+            self._copied[path] = identity
+        self._seen.add(path)
+
+    def _copy_regular(self, source: int, into: int, entry: str) -> None:
+        _copy_file(source, into, entry)
+
+
+class _StoredCopier(_TreeCopier):
+    """Copies what is stored for on-demand domains. What is done by a later look has gone."""
+
+    def look(self) -> int:
+        """Do the same; mark what was finished meanwhile."""
+        before = set(self._copied.items())
+        super().look()
+        changed = {path.partition("/")[0] for path, _ in before ^ set(self._copied.items())}
+        with _directory(self._target) as top:
+            for path in self._copied:
+                domain, _, name = path.partition("/")
+                number = cluster_number(name)
+                if number is not None and domain in changed:
+                    with _below(top, domain) as place:
+                        _mark_finished(place, number)
+        return self._gone
+
+    def _copy_regular(self, source: int, into: int, entry: str) -> None:
+        if cluster_number(entry) is None:
+            _copy_file(source, into, entry)
+            return
+        before = _pending_in(into, entry)
+        _copy_file(source, into, entry)
+        self._gone += len(before - _pending_in(into, entry))
+
+
+def _pending_in(place: int, name: str) -> set[tuple[str, bytes]]:
+    """Return what is pending in a cluster of the copy, which may have none of this name. Raises OSError."""
+    try:
+        handle = open_below(place, name)
+    except FileNotFoundError:
+        return set()
+    try:
+        pending = unpack_cluster(os.pread(handle, CLUSTER_MAX, 0)).pending
+    finally:
+        os.close(handle)
+    return {(each.stored.long_id, each.stored.recipient) for each in pending}
+
+
+def _mark_finished(place: int, number: int) -> None:
+    """Mark records done whose messages are not there. Raises OSError.
+
+    Clusters come before mess/ in the order in which they were copied, so such a message was finished meanwhile.
+    """
+    name = f"{number}{SUFFIX}"
+    handle = open_below(place, name, os.O_RDWR)
+    try:
+        found = os.fstat(handle)
+        for record in unpack_cluster(os.pread(handle, CLUSTER_MAX, 0)).pending:
+            if not _is_there(place, f"mess/{link_name(number, record.stored.long_id)}"):
+                os.pwrite(handle, DONE, record.offset)
+        os.utime(handle, ns=(found.st_mtime_ns, found.st_mtime_ns))
+    finally:
+        os.close(handle)
+
+
+def _is_there(place: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=place, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+@contextmanager
+def _below(above: int, name: str) -> Iterator[int]:
+    handle = open_below(above, name, READ_DIRECTORY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _replace_link(text: str, into: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=into)
+    os.symlink(text, name, dir_fd=into)

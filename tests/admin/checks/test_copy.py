@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,14 @@ import pytest
 from queue_admin.checks import home_copy
 from queue_admin.checks.home_copy import copy_home
 from queue_admin.main import main
-from queue_admin.messages.survey import Snapshot
+from queue_admin.messages.survey import Snapshot, Stray, survey
 from queue_base.home import Home
-from queue_base.queue.layout import open_layout
+from queue_base.queue.layout import Layout, open_layout
 from queue_base.queue.marks_file import MarksFile
 from queue_wire.files.last_result import pack_header, pack_result
 from queue_wire.files.marks import DoneMarks, identify
 from support.queues.damage import BIRTH, KnownQueue, deliverables, rename_message
+from support.queues.queued import put_mess
 
 pytestmark = pytest.mark.usefixtures("usual_umask")
 
@@ -182,3 +184,96 @@ def test_a_message_that_seems_to_have_no_state_because_it_is_being_removed_is_no
     monkeypatch.setattr("queue_admin.checks.home_copy.time.sleep", end)
     assert main(["queuectl", "--home", queue.home.path, "copy", str(tmp_path / "copy")]) == 0
     assert "not copied" not in capfd.readouterr().err
+
+
+def new_message(queue: KnownQueue, sender: bytes) -> int:
+    """Queue a message; return its number."""
+    number = put_mess(queue.layout, b"Subject: x\n\ny\n")
+    queue.put("todo", number, b"u0\0p1\0F%s\0Tx@example.net\0" % sender)
+    return number
+
+
+def end(queue: KnownQueue, message: int) -> None:
+    for kind in ("todo", "info", "local", "remote", "mess"):
+        path = Path(queue.layout.todo(message) if kind == "todo" else queue.layout.hashed(kind, message))
+        path.unlink(missing_ok=True)
+
+
+def senders(copy: Path) -> set[bytes]:
+    return {each.sender for each in deliverables(Home(str(copy)))}
+
+
+def test_a_message_that_is_forwarded_while_the_copy_runs_is_in_the_copy_as_what_came_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, names = KnownQueue(tmp_path / "home"), [b"first", b"second", b"third"]
+    last = [queue.messages["queued"]]
+
+    def forwarding(layout: Layout) -> Iterator[Snapshot | Stray]:
+        """In each of three looks the message ends when the names were taken, and another one has its content."""
+        found = list(survey(layout))
+        if names:
+            end(queue, last[0])
+            last[0] = new_message(queue, names.pop(0))
+        yield from found
+
+    monkeypatch.setattr(home_copy, "survey", forwarding)
+    assert not copy_home(queue.home, Home(str(tmp_path / "copy"))).left
+    assert b"third" in senders(tmp_path / "copy") and not names
+
+
+def test_a_copy_of_a_queue_in_which_all_mail_moves_all_the_time_is_not_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = KnownQueue(tmp_path / "home")
+    last = [queue.messages["queued"]]
+
+    def forwarding(layout: Layout) -> Iterator[Snapshot | Stray]:
+        found = list(survey(layout))
+        end(queue, last[0])
+        last[0] = new_message(queue, b"next")
+        yield from found
+
+    monkeypatch.setattr(home_copy, "survey", forwarding)
+    [left] = copy_home(queue.home, Home(str(tmp_path / "copy"))).left
+    assert "mail ended or moved before it was copied; try again" in left
+
+
+def test_mail_that_a_reader_moves_from_new_to_cur_is_in_the_copy_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, real = KnownQueue(tmp_path / "home"), os.listdir
+    maildir = tmp_path / "home" / "alias" / "Maildir"
+    for name in ("cur", "new"):
+        (maildir / name).mkdir(parents=True)
+    for name in ("1", "2", "3"):
+        (maildir / "new" / name).write_text(name)
+    waiting = ["1", "2"]
+
+    def reading(place: int | str) -> list[str]:
+        """When cur/ was listed, a mail comes from new/."""
+        found = real(place)
+        if waiting and isinstance(place, int) and os.readlink(f"/proc/self/fd/{place}") == str(maildir / "cur"):
+            name = waiting.pop(0)
+            (maildir / "new" / name).rename(maildir / "cur" / f"{name}:2,S")
+        return found
+
+    monkeypatch.setattr(os, "listdir", reading)
+    assert not copy_home(queue.home, Home(str(tmp_path / "copy"))).left
+    copied = tmp_path / "copy" / "alias" / "Maildir"
+    assert sorted(str(each.relative_to(copied)) for each in copied.rglob("*") if each.is_file()) == [
+        "cur/1:2,S", "cur/2:2,S", "new/3"
+    ]  # fmt: skip
+
+
+def test_the_copies_for_the_postmaster_are_in_the_copy_under_their_new_numbers(tmp_path: Path) -> None:
+    queue = KnownQueue(tmp_path / "home")
+    number = queue.messages["queued"]
+    postman = Path(queue.home.queue, "postman")
+    os.link(queue.layout.mess(number), postman / f"{number}_no-date")
+    (postman / "notes").write_text("x")
+    [left] = copy_home(queue.home, Home(str(tmp_path / "copy"))).left
+    assert left == "queue/postman/notes: it is no copy for the postmaster"
+    [copied] = Path(tmp_path / "copy" / "queue" / "postman").iterdir()
+    assert copied.name == f"{copied.stat().st_ino}_no-date"
+    assert copied.read_bytes() == Path(queue.layout.mess(number)).read_bytes()
