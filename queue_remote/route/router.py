@@ -232,7 +232,9 @@ class Router:
     ) -> list[Target]:
         """Return one exchanger's addresses; `validated` is whether DNSSEC validated its name. Raises _OurOwn."""
         label = b"MX %d %s" % (preference, shown(name))
-        found = await self._addresses(search, label, name)
+        # RFC 5321 section 5.1 wants a name, but some zones have an address, and qmail and Postfix use it.
+        address = _as_address(name)
+        found = await self._addresses(search, label, name) if address is None else [(address, False)]
         if found:
             search.say(label, _listed(found))
         for text, _ in found:

@@ -219,7 +219,7 @@ class Opener:
 def _peer(target: Target) -> bytes:
     """Return the name of a target in texts."""
     address = target.address.encode("ascii")
-    return b"%s (%s)" % (address, target.host) if target.host else address
+    return b"%s (%s)" % (address, target.host) if target.host not in (b"", address) else address
 
 
 def _verdict(client: SmtpClient) -> Verdict | None:

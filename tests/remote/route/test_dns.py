@@ -65,6 +65,8 @@ silent-mx       MX 10 silent
 odd-mx          MX 10 a\\032b
                 MX 20 far
 address-mx      MX 10 192.0.2.1.
+                MX 20 2001:db8::5.
+own-address-mx  MX 10 127.0.0.9.
 """
 MANY = "".join(f"crowd MX 10 c{number}\nc{number} A 10.0.0.{number}\nhorde A 10.0.0.{number}\n" for number in range(40))
 
@@ -104,6 +106,7 @@ NEAR_AND_FAR = ["near 198.51.100.1", "near 2001:db8::1", "far 198.51.100.2"]
         ("half-refused.example", ["far 198.51.100.2"]),
         ("half-dangling.example", ["far 198.51.100.2"]),
         ("odd-mx.example", ["far 198.51.100.2"]),
+        ("address-mx.example", ["192.0.2.1 192.0.2.1", "2001:db8::5 2001:db8::5"]),
         ("backup.example", NEAR_AND_FAR[:2]),
         ("backup-named.example", NEAR_AND_FAR[:2]),
     ],
@@ -124,7 +127,7 @@ def test_the_best_exchangers_addresses_come_first(home: RemoteHome, nexthop: str
         (b"dangling.example", b"D", b"(#5.4.4)", b"dangling.example: no address for nowhere.example."),
         (b"text.example", b"D", b"(#5.4.4)", b"text.example: no address for text.example."),
         (b"text-mx.example", b"D", b"(#5.4.4)", b"text-mx.example: no address for text.example."),
-        (b"address-mx.example", b"D", b"(#5.4.4)", b"no address for 192.0.2.1."),
+        (b"own-address-mx.example", b"D", b"(#5.4.6)", b"mail loops back to me: 127.0.0.9 is this host."),
         (b"us.example", b"D", b"(#5.4.6)", b"us.example: mail loops back to me: client.example is this host."),
         (b"loop.example", b"D", b"(#5.4.6)", b"mail loops back to me: 127.0.0.9 is this host."),
         (b"mapped.example", b"D", b"(#5.4.6)", b"mail loops back to me: ::ffff:127.0.0.1 is this host."),
