@@ -174,16 +174,16 @@ class LeftMarks:
         """Read the records, before the first message is announced."""
         self._slots: dict[EnvelopeIdentity, list[int]] = {}
         self._seed = read_seed()
+        self._queue = layout.queue
         try:
-            self._handle = _open(layout.queue, os.O_RDONLY)
+            handle = _open(layout.queue, os.O_RDONLY)
         except FileNotFoundError:
             return
         try:
-            for slot, marks in unpack_file(os.pread(self._handle, FILE_SIZE, 0), self._seed).items():
+            for slot, marks in unpack_file(os.pread(handle, FILE_SIZE, 0), self._seed).items():
                 self._slots.setdefault(marks.envelope, []).append(slot)
         finally:
-            if not self._slots:
-                os.close(self._handle)
+            os.close(handle)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -195,8 +195,19 @@ class LeftMarks:
     def marks(self, envelope: EnvelopeIdentity) -> DoneMarks:
         """Return the marks of an envelope that is in todo/ now."""
         found = DoneMarks(envelope, 0)
-        for slot in self._slots.get(envelope, ()):
-            found = found.join(_read(self._handle, slot, envelope, self._seed))
+        slots = self._slots.get(envelope)
+        if not slots:
+            return found
+        # Read again, because it may be cleared by now. The file is not kept open: a reader may live long.
+        try:
+            handle = _open(self._queue, os.O_RDONLY)
+        except FileNotFoundError:
+            return found
+        try:
+            for slot in slots:
+                found = found.join(_read(handle, slot, envelope, self._seed))
+        finally:
+            os.close(handle)
         return found
 
 

@@ -233,6 +233,14 @@ def test_without_a_file_nothing_was_left_and_nothing_is_made_by_a_reader(layout:
     assert not path_of(layout).exists()
 
 
+def test_a_reader_of_what_was_left_keeps_no_descriptor(layout: Layout) -> None:
+    leave(layout, DoneMarks(ONE, 0b1))
+    before = len(os.listdir("/proc/self/fd"))
+    readers = [LeftMarks(layout) for _ in range(100)]
+    assert all(reader.done(ONE) == 0b1 for reader in readers)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def make_link(path: Path) -> None:
     other = path.with_name("other")
     other.write_bytes(b"secret")

@@ -326,10 +326,6 @@ class RealWorld:
             return
         for name in self.todo_actors:
             self.actors[name].kill()
-        for pipeline in self.pipelines:
-            left = pipeline._left_marks
-            if left is not None and len(left):
-                os.close(left._handle)
         trigger = self.classifier._trigger
         assert trigger is not None
         os.close(trigger.descriptor)
@@ -762,8 +758,6 @@ class RealWorld:
             for bit, recipient in enumerate(letter.recipients):
                 if done >> bit & 1:
                     self.recorded.add((serial, recipient))
-        if len(left):
-            os.close(left._handle)
 
     def _identify(self, number: int) -> EnvelopeIdentity | None:
         try:
