@@ -21,6 +21,7 @@ from queue_base.daemon.program_group import FileAction, signal_group, start_grou
 from queue_base.durable import write_all
 from queue_base.errors import NO_PROGRAM, explain_code, is_permanent, known_code, reason
 from queue_base.home import Home
+from queue_smtpd.milter.message_spool import write_text
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_wire.files.envelope import pack_enqueue
 from queue_wire.pipes.qmtp import ACCEPTED, NUMBER_PLACE, PERMANENT, TEMPORARY, Answer
@@ -167,7 +168,7 @@ async def _write_input(given: _Input, message: GivenMessage) -> None:
             if numbered and NUMBER_PLACE in piece:
                 # The number of the message in the queue is that of the program's queue-enqueue.
                 numbered, piece = False, piece.replace(b" id " + NUMBER_PLACE, b"", 1)
-            write_all(file.fileno(), piece)
+            write_text(file.fileno(), piece)
             size += len(piece)
             # Other connections have their turns.
             await asyncio.sleep(0)

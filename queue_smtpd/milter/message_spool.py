@@ -1,21 +1,33 @@
 """Text of a message while filters look at it: in memory while it is small, then in a file without a name.
 
 The file is in the directory for temporary files (TMPDIR, else /tmp), and gone when the process ends. Once the disk
-refuses a write, the spool has `failed`, `why` says how, and what is added is thrown away.
+refuses a write, or has little room left, the spool has `failed`, `why` says how, and what is added is thrown away.
 """
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
 
 from queue_base.durable import write_all
 from queue_base.errors import reason
+from queue_wire.control.lines import SIZES
 
 # Bytes of one message in memory, and of all of this process.
 KEPT = 256 << 10
 ALL_KEPT = 32 << 20
+# Bytes that stay free on the disk, as on that of the queue: a message without a limit on its size must not fill it.
+FREE_MIN = SIZES["queueminfree"][0]
 # The largest piece, which has at most twice as many bytes with CRLF line ends.
 PIECE = 32000
+
+
+def write_text(file: int, data: bytes) -> None:
+    """Write text of a message to a file, unless too little room would be left for others. Raises OSError."""
+    disk = os.fstatvfs(file)
+    if disk.f_bavail * disk.f_frsize < FREE_MIN + len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    write_all(file, data)
 
 
 class SpoolMemory:
@@ -64,8 +76,8 @@ class MessageSpool:
             parts, kept = self._parts, sum(map(len, self._parts))
             self._parts = []
             self._memory.used -= kept
-            write_all(self._file, b"".join(parts))
-        write_all(self._file, data)
+            write_text(self._file, b"".join(parts))
+        write_text(self._file, data)
 
     def _fail(self, why: str) -> None:
         self.close()

@@ -95,6 +95,16 @@ def test_a_disk_that_is_full_and_a_text_that_is_too_large_fail(monkeypatch: pyte
     spool.add(b"7")
 
 
+def test_a_message_leaves_room_on_the_disk_for_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    disk = os.statvfs(tmp_path)
+    monkeypatch.setattr(message_spool, "FREE_MIN", disk.f_blocks * disk.f_frsize)
+    spool = spooled(b"x" * message_spool.KEPT)
+    assert not spool.failed
+    spool.add(b"x")
+    assert (spool.failed, spool.why) == (True, "no space left on device")
+
+
 EDITS = st.builds(
     HeaderEdit,
     st.sampled_from([b"A", b"B", b"Received"]),
