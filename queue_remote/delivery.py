@@ -23,7 +23,7 @@ from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.reversed_hosts import settle
 from queue_remote.smtp.trace import Trace
 from queue_remote.smtp.transaction import Transaction
-from queue_smtp.client import ENDED, ClientState
+from queue_smtp.client import ENDED, ClientState, Problem
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, SUCCESS
 
 
@@ -49,6 +49,9 @@ async def deliver(
         while time.monotonic() < until and (connection := pool.take(key)) is not None:
             if await _transact(pool, key, connection, transaction, forms):
                 return MESSAGE_SCOPE
+            failure = connection.client.failure
+            if failure is not None and failure.problem is Problem.SENDER:
+                break  # It may be the number of messages that it refuses, which all the idle ones have carried.
         return await _deliver_anew(setup, pool, key, nexthop, transaction, forms, trace)
     except (Unsendable, Unsigned) as error:
         transaction.finish(*error.verdict)

@@ -42,6 +42,7 @@ the reply to the dot, a failure of the connection is the message's; the next tra
 `withdraw` gives it up.
 
 A transaction that fails before the server has accepted MAIL has had no effect and may be tried with another server.
+MAIL that is refused on a connection that has carried others ends the connection, so that it is tried on a fresh one.
 
 LMTP (RFC 2033) is SMTP (RFC 5321) with LHLO for EHLO, and with a reply to the final dot for each recipient that was
 accepted, in the order of their RCPTs. No transaction begins in END then: if a server gave fewer replies than it should,
@@ -137,6 +138,7 @@ class Session(NamedTuple):
 
     AUTH is done if there are `credentials`. Without `pipelining` commands are sent one by one, without `esmtp` HELO
     replaces EHLO, whatever the server offers. `policy` names what requires TLS, for texts; it is empty if nothing does.
+    Unless it is `replaceable`, there can be no other connection to the server.
     `ours` are this host's names in lower case: a server that answers with one of them is this host. It is empty if
     the server may be this host. `lmtp`: the server speaks LMTP.
     """
@@ -150,6 +152,7 @@ class Session(NamedTuple):
     policy: bytes = b""
     ours: frozenset[bytes] = frozenset()
     lmtp: bool = False
+    replaceable: bool = True
 
 
 class SmtpEnvelope(NamedTuple):
@@ -633,7 +636,8 @@ class SmtpClient:
         if reply.accepted:
             current.mail_accepted = self._recipients_kept = True
             self._ask_recipients(current)
-        elif reply.code == 421:
+        elif reply.code == 421 or (self.transactions > 1 and self.session.replaceable):
+            # Some servers take so many messages a connection, and then refuse each sender.
             return self._fail(Problem.SENDER, reply)
         else:
             self._finish(TransactionRejected(Problem.SENDER, reply))

@@ -69,7 +69,7 @@ class ReversedHosts:
     async def _open(self, host: ReversedHost, descriptor: int | None, name: bytes, timeout: float) -> Connection:
         if descriptor is None:
             raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
-        client = SmtpClient(Session(host.address, name))
+        client = SmtpClient(Session(host.address, name, replaceable=False))
         new = functools.partial(Connection, client, min(timeout, OPENING_SECONDS), None)
         make = cast("Callable[[], asyncio.Protocol]", new)
         try:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -219,3 +220,47 @@ def test_a_domain_with_limits_of_its_own_uses_the_connections_of_its_relay(home:
             for nexthop in (b"b.example", b"c.example", b"b.example"):
                 assert daemon.deliver(path, b"to@" + nexthop, nexthop=nexthop).verdicts[0][0] == b"K"
     assert server.connections == 1
+
+
+def judging(judge: Callable[[bytes, int], bytes]) -> Callable[[Peer], None]:
+    """Return a script whose reply to MAIL is `judge`'s, which is told how many messages the connection has carried."""
+
+    def script(peer: Peer) -> None:
+        peer.greet(b"PIPELINING")
+        taken, mail = 0, b""
+        while line := peer.hear():
+            if line.startswith(b"MAIL"):
+                mail = judge(line, taken)
+                peer.say(mail)
+            elif mail.startswith(b"2") and line == b"DATA":
+                peer.say(b"354 go")
+                peer.hear_message()
+                taken, mail = taken + 1, b""
+                peer.say(b"250 done")
+            else:
+                peer.say(b"250 ok" if mail.startswith(b"2") else b"503 MAIL first")
+
+    return script
+
+
+@pytest.mark.parametrize("refusal", [b"550 5.7.0 too many messages", b"452 4.5.3 too many messages"])
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_a_sender_that_is_refused_on_a_used_connection_is_tried_on_a_fresh_one(
+    home: RemoteHome, refusal: bytes, at_once: int
+) -> None:
+    with RawServer(judging(lambda line, taken: refusal if taken == 3 else b"250 ok")) as server:
+        home.route_all_to(server.port)
+        with RemoteDaemon(home) as daemon:
+            assert daemon.deliver_many(home.message(TEXT), 30, at_once) == 0
+    assert server.connections >= 10
+
+
+def test_a_sender_that_is_refused_on_a_fresh_connection_too_is_refused(home: RemoteHome) -> None:
+    with RawServer(judging(lambda line, taken: b"550 5.1.8 nobody" if b"<bad@" in line else b"250 ok")) as server:
+        home.route_all_to(server.port)
+        with RemoteDaemon(home) as daemon:
+            path = home.message(TEXT)
+            assert letters(daemon, path, 2) == [b"K"] * 2
+            [(letter, text)] = daemon.deliver(path, b"to@b.example", sender=b"bad@a.example").verdicts
+    assert (letter, server.connections) == (b"D", 2)
+    assert text == b"Connected to 127.0.0.1 but sender was rejected.\nRemote host said: 550 5.1.8 nobody\n"
