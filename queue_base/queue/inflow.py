@@ -44,11 +44,11 @@ def read_least(home: Home) -> int:
         raise
 
 
-def find_shortage(place: str | int, path: str, least: int, coming: int = 0) -> str | None:
+def find_shortage(place: str | int, path: str, least: int, coming: int = 0, moves: bool = False) -> str | None:
     """Return what the file system of `place`, a path or descriptor, is short of, None if it has enough.
 
-    `path` names it in the text; `coming` is the number of bytes about to be written. A file system that does not
-    answer, or does not count inodes, is not short.
+    `path` names it in the text; `coming` is the number of bytes about to be written. Half of `least` is enough for what
+    `moves`. A file system that does not answer, or does not count inodes, is not short.
     """
     if not least:
         return None
@@ -57,7 +57,7 @@ def find_shortage(place: str | int, path: str, least: int, coming: int = 0) -> s
     except OSError:
         return None  # The operation that uses it will report the failure.
     free = found.f_bavail * found.f_frsize
-    if free - coming < least:
+    if free - coming < (least // 2 if moves else least):
         message = f" besides the {coming} of the message" if coming else ""
         return f"{free} bytes free on {path}, control/queueminfree wants {least}{message}"
     if found.f_files and found.f_favail < INODES_MIN:
@@ -116,13 +116,17 @@ class InflowControl:
     """The checks of one injector; `path` is a directory on the file system that takes the messages.
 
     The common case costs a read of control/queueminfree, a statvfs and a stat.
+
+    Of one that `moves` mail within the file system half of control/queueminfree is kept: what it writes is soon free
+    again. So mail of users in maildrop/, down to that size, does not stand in the way of itself.
     """
 
-    __slots__ = ("_home", "_least", "_refuse", "_slow", "path")
+    __slots__ = ("_home", "_least", "_refuse", "_slow", "moves", "path")
 
     def __init__(self, home: Home, path: str) -> None:
         self._home = home
         self._least: int | None = None
+        self.moves = False
         self._refuse = refuse_mark(home)
         self._slow = slow_mark(home)
         self.path = path
@@ -149,7 +153,7 @@ class InflowControl:
                 self._least = read_least(self._home)
             except Temporary as error:
                 raise QueueTrouble(CONFIG, f"unable to queue message: {error}; {LATER}") from error
-        shortage = find_shortage(self.path if place is None else place, self.path, self._least, coming)
+        shortage = find_shortage(self.path if place is None else place, self.path, self._least, coming, self.moves)
         if shortage:
             raise QueueTrouble(WRITE, f"unable to queue message: the disk is almost full: {shortage}; {LATER}")
 
@@ -165,7 +169,7 @@ class InflowControl:
     def why_closed(self) -> str | None:
         """Return why no mail can be taken: the disk is short, or its limit unknown. None otherwise. Never waits."""
         why = self.reread()
-        return find_shortage(self.path, self.path, self._least or 0) if why is None else why
+        return find_shortage(self.path, self.path, self._least or 0, 0, self.moves) if why is None else why
 
     def judge(self) -> tuple[int, str]:
         """Return the bytes that the disk may take, and an empty text; or -1, and why it takes no mail.

@@ -221,7 +221,14 @@ class Collector:
             if copies and size + coming > GROUP_BYTES:
                 self._small.put_back(uid, name)
                 break
-            copy = self._copy(name, uid, LARGE, failures)
+            troubles: list[str] = []
+            copy = self._copy(name, uid, LARGE, troubles)
+            if troubles and copies:
+                # There may be room when these are in the queue, and their files are gone.
+                self.failed.remove(name)
+                self._small.put_back(uid, name)
+                break
+            failures += troubles
             if copy is not None:
                 copies[name] = copy
                 size += coming

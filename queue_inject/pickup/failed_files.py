@@ -53,6 +53,12 @@ class FailedFiles:
         user.names[name] = None
         return True
 
+    def remove(self, name: str) -> None:
+        """Forget a name, if it is there."""
+        uid = self._uids.pop(name, None)
+        if uid is not None:
+            del self._users[uid].names[name]
+
     def retry_all(self) -> None:
         """Have all names due now: a file was queued."""
         now = time.monotonic()

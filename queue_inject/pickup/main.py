@@ -57,6 +57,14 @@ LOOK_SECONDS = 5.0
 LOG_MAX = 1 << 20
 
 
+def is_same_disk(one: str, other: str) -> bool:
+    """Return whether two directories are on one file system."""
+    try:
+        return os.stat(one).st_dev == os.stat(other).st_dev
+    except OSError:
+        return False
+
+
 class Pickup:
     """The daemon: a collector, a scan, a watch, a log, and the times of what is to be done next (monotonic clock)."""
 
@@ -67,6 +75,7 @@ class Pickup:
         writer = self._open_writer(home, owner)
         self._spreads = home.several
         self._inflow = writer.inflow
+        self._inflow.moves = not self._spreads and is_same_disk(self._maildrop, home.queue + "/mess")
         self._warnings = LimitedLog(self.warn, "more warnings")
         self._alerts = LimitedLog(self.alert, "more files were set aside")
         directory = Directory(self._maildrop)

@@ -159,6 +159,18 @@ def test_pickup_begins_no_copy_of_a_message_that_the_disk_has_no_room_for(tmp_pa
             taken(home, 2)
 
 
+def test_mail_in_maildrop_that_takes_the_disk_down_to_its_limit_is_moved_all_the_same(tmp_path: Path) -> None:
+    need_private_mounts()
+    with small_disk(tmp_path / "disk", "size=64m,mode=755") as home:
+        for number in range(35):
+            put(home, pack_header(MB) + b"x" * MB + ENVELOPE, f"mail.{number:032x}")
+        Path(home.path, "others").write_bytes(b"x" * (free_bytes(home) - 12 * MB))
+        assert enqueue(home, b"x").code == 53, "others take no mail"
+        with PickupDaemon(home) as pickup:
+            taken(home, 35)
+            assert pickup.end() == (0, b"")
+
+
 def test_a_disk_without_inodes_takes_nothing(tmp_path: Path) -> None:
     need_private_mounts()
     with small_disk(tmp_path / "disk", "size=64m,nr_inodes=1051,mode=755") as home:
