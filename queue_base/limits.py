@@ -6,6 +6,7 @@ queue-send's scheduler and the runs of queue-ondemand obey them. Where a home ha
 from collections import deque
 from typing import NamedTuple
 
+from queue_wire.address import address_key
 from queue_wire.control.destinationlimits import NO_LINES, LimitLine, LimitLines
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.localroutes import is_route_name
@@ -131,7 +132,7 @@ class LimitTable:
         if self._local:
             if is_route_name(name):
                 return lines.relays.get(name)
-            return lines.recipients.get(name.lower()) if lines.recipients else None
+            return lines.recipients.get(address_key(name)) if lines.recipients else None
         if lines.domains and name not in self._relays:
             key = find_key(lines.domains, name)
             if key is not None:

@@ -15,6 +15,7 @@ from queue_smtpd.sessions.relay_rules import RelayRules, unpack_hosts_list
 from queue_smtpd.sessions.session import NOBODY, SessionSetup
 from queue_smtpd.sessions.session_policy import SessionPolicy
 from queue_smtpd.strangers.client_limits import ClientLimits
+from queue_wire.address import address_key
 from queue_wire.control.listeners import IMPLICIT_TLS, ON_DEMAND, Listener, Role, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.milters import (
@@ -96,7 +97,7 @@ def read_config(home: Home) -> SmtpdConfig:
         classify=read_rules(home),
         rcpthosts=read_parsed(home, "rcpthosts", unpack_hosts_list),
         morercpthosts=MoreHosts(f"{home.control}/morercpthosts.cdb"),
-        badmailfrom=read_set(home, "badmailfrom") or frozenset(),
+        badmailfrom=frozenset(map(address_key, read_set(home, "badmailfrom") or ())),
         relayclients=read_parsed(home, "relayclients", unpack_networks) or (),
         relayrecipients=read_parsed(home, "relayrecipients", unpack_relay_recipients) or RelayRecipients(),
         localroutes=read_parsed(home, "localroutes", unpack_local_routes) or {},

@@ -51,7 +51,10 @@ def strip_prepend(recipient: bytes, virtualdomains: "Mapping[bytes, bytes]") -> 
 
 
 def domain_key(domain: bytes) -> bytes:
-    """Return a domain, or `.domain`, as the keys of control files are looked up: in lower case, with A-labels."""
+    """Return a domain, or `.domain`, as the keys of control files are looked up: in lower case, with A-labels.
+
+    So U-labels, letters of full width and the dots of other scripts make no other domain of it.
+    """
     if domain.isascii():
         return domain.lower()
     dot = b"." if domain.startswith(b".") else b""
@@ -60,6 +63,15 @@ def domain_key(domain: bytes) -> bytes:
     except FormatError:
         # No such domain exists.
         return domain.lower()
+
+
+def address_key(address: bytes) -> bytes:
+    """Return an address, `@domain` or a domain alone in the form in which any two are compared.
+
+    It is in lower case, with A-labels and without a final dot.
+    """
+    local, at, domain = address.rpartition(b"@")
+    return local.lower() + at + domain_key(domain).removesuffix(b".")
 
 
 def ascii_domain(domain: bytes) -> bytes:

@@ -1,7 +1,8 @@
 """TLS contexts, each made once and shared: one takes up to a megabyte, and reading CA files takes time.
 
-None offers TLS 1.2 with Diffie-Hellman over a finite field: the server chooses its size, and one of 10,000 bits stops the
-event loop for a second. CA files are read when a context is first needed, and again after the control files have changed.
+None offers TLS 1.2 with Diffie-Hellman over a finite field: the server chooses its size, and one of 10,000 bits stops
+the event loop for a second. CA files are read when a context is first needed, and again after the control files have
+changed.
 """
 
 import ssl

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.sessions.client_facts import ClientFacts
-from queue_wire.address import domain_key, split_address, strip_prepend
+from queue_wire.address import address_key, domain_key, split_address, strip_prepend
 from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import unpack_lines
 from queue_wire.control.localroutes import find_local_route
@@ -98,10 +98,10 @@ def may_relay(client: ClientFacts, rules: RelayRules) -> bool:
 
 def judge_sender(sender: bytes, client: ClientFacts, rules: RelayRules) -> ServerReply | None:
     """Return the reply that refuses a sender, None if it is accepted."""
-    lower = sender.lower()
-    if lower in rules.badmailfrom or (b"@" in lower and b"@" + split_address(lower)[1] in rules.badmailfrom):
+    sender = address_key(sender)
+    if sender in rules.badmailfrom or (b"@" in sender and b"@" + split_address(sender)[1] in rules.badmailfrom):
         return replies.SENDER_REFUSED
-    if client.user and rules.submitters is not None and not _may_send_as(lower, rules.submitters.get(client.user)):
+    if client.user and rules.submitters is not None and not _may_send_as(sender, rules.submitters.get(client.user)):
         return replies.SENDER_NOT_YOURS
     return None
 
@@ -161,7 +161,7 @@ def _may_become(address: bytes, channel: bool, rules: RelayRules) -> bool:
 def _is_routed(address: bytes, rules: RelayRules) -> bool:
     """Return whether the server behind this one may take a relayed address for a route. One that is listed exists."""
     local_part = split_address(address)[0]
-    return any(byte in local_part for byte in b"%!@") and address.lower() not in rules.relayrecipients.lines
+    return any(byte in local_part for byte in b"%!@") and address_key(address) not in rules.relayrecipients.lines
 
 
 def _is_own_literal(domain: bytes, client: ClientFacts) -> bool:
@@ -173,7 +173,7 @@ def _is_own_literal(domain: bytes, client: ClientFacts) -> bool:
 
 
 def _may_send_as(sender: bytes, allowed: Set[bytes] | None) -> bool:
-    """Return whether `allowed` has a sender, in lower case: the address, `@domain` or `@` for all."""
+    """Return whether `allowed` has a sender, as `address_key` makes it: the address, `@domain` or `@` for all."""
     if allowed is None:
         return False
     return not sender or sender in allowed or b"@" in allowed or b"@" + split_address(sender)[1] in allowed

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from queue_wire.address import split_address
+from queue_wire.address import address_key, split_address
 
 
 class RecipientSelector(NamedTuple):
@@ -18,7 +18,7 @@ class RecipientSelector(NamedTuple):
 
     def chooses(self, address: bytes, shown: bytes) -> bool:
         """Return whether a recipient is chosen; `shown` is its address without the prefix of virtualdomains."""
-        wanted = self.recipient.lower()
-        if wanted and wanted != address.lower() and wanted != shown.lower():
+        wanted = address_key(self.recipient)
+        if wanted and wanted not in (address_key(address), address_key(shown)):
             return False
-        return not self.domain or split_address(address)[1].lower() == self.domain.lower()
+        return not self.domain or address_key(split_address(address)[1]) == address_key(self.domain)

@@ -22,6 +22,7 @@ the same name, the last is used.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from queue_wire.address import address_key
 from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import numbered_lines, unpack_ranged
 from queue_wire.control.rewrite import LOCAL, REMOTE, Rules, rewrite
@@ -120,7 +121,7 @@ def unpack_rates(data: bytes) -> list[LimitLine]:
 def _named(name: bytes, file: str, number: int) -> LimitLine:
     where = ((file, number),)
     if b"@" in name:
-        return LimitLine(name, where, recipient=name.lower())
+        return LimitLine(name, where, recipient=address_key(name))
     if not name.strip(b"."):
         raise FormatError(f"not the name of a domain, relay or recipient: {quoted(name)}")
     literal = name.startswith(b"[") and name.endswith(b"]")

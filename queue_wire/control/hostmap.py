@@ -31,10 +31,10 @@ def unpack_hosts(entries: Mapping[bytes, tuple[int, bytes]], unpack: Callable[[b
 
 
 def host_key(key: bytes) -> bytes:
-    """Return the key of a line in the form that find_key looks up: lower case, no final dot, A-labels."""
+    """Return the key of a line in the form that find_key looks up."""
     # With these bytes the key would match nothing, and its line would be ignored without a warning.
     key = key.strip(b" \t")
-    return domain_key(key.removesuffix(b".") if len(key) > 1 else key)
+    return domain_key(key).removesuffix(b".") if len(key) > 1 else key
 
 
 def find_key(entries: Container[bytes], host: bytes) -> bytes | None:

@@ -12,6 +12,7 @@ Whether a recipient is local is not decided here, but by locals and virtualdomai
 recipients that it has with qmail, and mail that is queued already follows a change of the routes.
 """
 
+from queue_wire.address import address_key
 from queue_wire.control.hostmap import find_key, unpack_hosts
 from queue_wire.control.lines import lines_without_colon, numbered_map
 from queue_wire.control.smtproutes import LMTP, Relays, Routes, unpack_relays
@@ -29,7 +30,7 @@ def _unpack_servers(text: bytes) -> Relays | None:
 
 
 def unpack_local_routes(data: bytes) -> Routes:
-    """Return the routes by key: a domain, a suffix, or an address in lower case; None is queue-local.
+    """Return the routes by key: a domain, a suffix, or an address; None is queue-local.
 
     Raises LineError.
     """
@@ -40,7 +41,7 @@ def unpack_local_routes(data: bytes) -> Routes:
     for key, (number, value) in lines.items():
         if b"@" in key:
             with InLine(number):
-                routes[key.strip(b" \t")] = _unpack_servers(value)
+                routes[address_key(key.strip(b" \t"))] = _unpack_servers(value)
     return routes
 
 
@@ -51,10 +52,10 @@ def find_local_route(routes: Routes, address: bytes) -> Relays | None:
     """
     if not routes or b"@" not in address:
         return None
-    lower = address.lower()
-    if lower in routes:
-        return routes[lower]
-    return find_domain_route(routes, lower.rpartition(b"@")[2])
+    key = address_key(address)
+    if key in routes:
+        return routes[key]
+    return find_domain_route(routes, key.rpartition(b"@")[2])
 
 
 def find_domain_route(routes: Routes, domain: bytes) -> Relays | None:

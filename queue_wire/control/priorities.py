@@ -12,6 +12,7 @@ only if it may raise.
 Not a NamedTuple, because queue-inject, which must start fast, does not import typing.
 """
 
+from queue_wire.address import address_key
 from queue_wire.control.lines import numbered_lines
 from queue_wire.files.envelope import CLASS_MAX, is_class_name
 from queue_wire.format_error import FormatError, InLine, quoted
@@ -68,7 +69,7 @@ def unpack_priority_rules(data: bytes) -> tuple[PriorityRule, ...]:
             if not is_class_name(name):
                 raise FormatError(f"not the name of a class: {quoted(name)}")
             if kind == b"sender":
-                found.append(PriorityRule(None, value.lower(), name.decode("ascii")))
+                found.append(PriorityRule(None, address_key(value), name.decode("ascii")))
             elif value.isdigit() and len(value) <= 10 and int(value) <= _UID_MAX:
                 found.append(PriorityRule(int(value), b"", name.decode("ascii")))
             else:
@@ -81,7 +82,7 @@ def rule_class(rules: tuple[PriorityRule, ...], uid: int, sender: bytes) -> str:
     if not rules:
         return ""
     # Of a VERP sender, `list-@example.org-@[]`, the address is what counts.
-    address = sender.lower().removesuffix(_VERP)
+    address = address_key(sender.removesuffix(_VERP))
     at = address.rfind(b"@")
     domain = address[at:] if at >= 0 else b""
     for rule in rules:

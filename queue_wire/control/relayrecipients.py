@@ -9,13 +9,13 @@ A domain without a line has every recipient.
 from collections.abc import Set
 from typing import NamedTuple
 
-from queue_wire.address import split_address
+from queue_wire.address import address_key, split_address
 from queue_wire.control.lines import numbered_lines
 from queue_wire.format_error import FormatError, InLine, quoted
 
 
 class RelayRecipients(NamedTuple):
-    """The lines in lower case, and the domains that have any."""
+    """The lines and the domains that have any, as `address_key` makes them."""
 
     lines: Set[bytes] = frozenset()
     domains: Set[bytes] = frozenset()
@@ -25,7 +25,7 @@ def unpack_relay_recipients(data: bytes) -> RelayRecipients:
     """Return the recipients. Raises LineError."""
     lines, domains = set(), set()
     for number, line in numbered_lines(data):
-        address = line.strip().lower()
+        address = address_key(line.strip())
         domain = split_address(address)[1]
         with InLine(number):
             if not domain:
@@ -37,6 +37,6 @@ def unpack_relay_recipients(data: bytes) -> RelayRecipients:
 
 def exists_behind(recipients: RelayRecipients, address: bytes) -> bool:
     """Return whether a relayed recipient exists, as far as the file knows."""
-    lower = address.lower()
-    domain = split_address(lower)[1]
-    return domain not in recipients.domains or lower in recipients.lines or b"@" + domain in recipients.lines
+    key = address_key(address)
+    domain = split_address(key)[1]
+    return domain not in recipients.domains or key in recipients.lines or b"@" + domain in recipients.lines

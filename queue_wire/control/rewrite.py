@@ -13,14 +13,14 @@ local recipient gets A-labels.
 from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
 
-from queue_wire.address import domain_key, split_address
+from queue_wire.address import domain_key
 
 LOCAL = True
 REMOTE = False
 
 
 class Rules(NamedTuple):
-    """The control files that classification uses; sets and keys are in lower case, with A-labels (see `rule_key`)."""
+    """The control files that classification uses; sets and keys are as `rule_key` makes them."""
 
     envnoathost: bytes
     locals: Set[bytes]
@@ -29,11 +29,12 @@ class Rules(NamedTuple):
 
 
 def rule_key(entry: bytes) -> bytes:
-    """Return an entry of locals, percenthack or virtualdomains as the rules have it."""
-    if entry.isascii():
-        return entry.lower()
-    user, host = split_address(entry) if b"@" in entry else (b"", entry)
-    return (user.lower() + b"@" if b"@" in entry else b"") + domain_key(host)
+    """Return an entry of locals, percenthack or virtualdomains as the rules have it.
+
+    As in qmail-send, a name with a final dot is another one.
+    """
+    user, at, host = entry.rpartition(b"@")
+    return user.lower() + at + domain_key(host)
 
 
 def rewrite(address: bytes, rules: Rules, steps: list[bytes] | None = None) -> tuple[bool, bytes]:

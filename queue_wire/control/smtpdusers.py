@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from queue_wire.address import address_key
 from queue_wire.control.lines import numbered_lines, unpack_line
 from queue_wire.format_error import FormatError, InLine, quoted
 
@@ -118,7 +119,7 @@ def unpack_program(data: bytes) -> list[bytes]:
 def unpack_submitters(data: bytes) -> dict[bytes, frozenset[bytes]]:
     """Return the senders that each user may have, of control/submitters. Raises LineError.
 
-        USER:SENDER...     an address, `@domain` for all of a domain, `@` for all; in lower case
+        USER:SENDER...     an address, `@domain` for all of a domain, `@` for all; as `address_key` makes it
 
     Senders of a user in several lines are all allowed.
     """
@@ -126,7 +127,7 @@ def unpack_submitters(data: bytes) -> dict[bytes, frozenset[bytes]]:
     for number, line in numbered_lines(data):
         with InLine(number):
             user, colon, rest = line.partition(b":")
-            senders = rest.lower().split()
+            senders = [address_key(sender) for sender in rest.split()]
             if not colon or not senders:
                 raise FormatError(f"not USER:SENDER...: {quoted(line)}")
             check_user(user)

@@ -10,7 +10,7 @@ One a line: words `name=value`, divided by spaces, then `reason=` and the reason
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from queue_wire.address import split_address
+from queue_wire.address import address_key, split_address
 from queue_wire.format_error import FormatError, LineError, quoted
 
 HOLDS_MAX = 1000
@@ -107,7 +107,7 @@ class HoldTable:
         self.recipients: set[bytes] = set()
         self.domains: set[bytes] = set()
         self.empty = True
-        for hold in holds:
+        for hold in map(_comparable, holds):
             self.empty = False
             self._place(hold).append(hold)
             self.recipients.update([hold.recipient] if hold.recipient else [])
@@ -122,7 +122,7 @@ class HoldTable:
 
     def find(self, sender: bytes, uid: int, seen: "SeenRecipients") -> StandingHold | None:
         """Return a hold that fits a message, None if there is none. `seen` has had all recipients of the message."""
-        sender = sender.lower()
+        sender = address_key(sender)
         domain = split_address(sender)[1]
         keys: list[tuple[str, bytes | int]] = [("sender", sender), ("domain", domain), ("uid", uid)]
         for holds in (*(self._by_key.get(key, ()) for key in keys), self._others):
@@ -134,6 +134,15 @@ class HoldTable:
                 if seen.fit(hold):
                     return hold
         return None
+
+
+def _comparable(hold: StandingHold) -> StandingHold:
+    return hold._replace(
+        sender=address_key(hold.sender),
+        sender_domain=address_key(hold.sender_domain),
+        recipient=address_key(hold.recipient),
+        domain=address_key(hold.domain),
+    )
 
 
 class SeenRecipients:
@@ -150,7 +159,7 @@ class SeenRecipients:
         if not table.recipients and not table.domains:
             return
         for recipient in recipients:
-            address = recipient.lower()
+            address = address_key(recipient)
             if address in table.recipients:
                 self._recipients.add(address)
             domain = split_address(address)[1]

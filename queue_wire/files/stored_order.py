@@ -15,6 +15,7 @@ what of it cannot be carried out within ORDER_LIFETIME, by the file's mtime, sta
 import re
 from typing import NamedTuple
 
+from queue_wire.address import address_key
 from queue_wire.format_error import FormatError, quoted
 
 HOLD_DIRECTORY = "hold"
@@ -48,7 +49,7 @@ class StoredOrder(NamedTuple):
 
     def takes(self, long_id: str, recipient: bytes, cluster: int, seed: int, offset: int) -> bool:
         """Return whether it takes the record of a recipient, which begins at an offset of a cluster with a seed."""
-        if self.recipient and recipient.lower() != self.recipient:
+        if self.recipient and address_key(recipient) != address_key(self.recipient):
             return False
         if self.ids:
             return long_id in self.ids

@@ -1,11 +1,14 @@
 """Who may send what to whom. No form of an address makes the server a relay for strangers."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_smtp import server_replies as replies
 from queue_smtp.path import unpack_path
+from queue_smtpd.config import read_config as read_smtpd_config
 from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_smtpd.sessions.relay_rules import (
     MailboxFound,
@@ -17,10 +20,16 @@ from queue_smtpd.sessions.relay_rules import (
     may_relay,
     unpack_hosts_list,
 )
+from queue_wire.address import address_key
+from queue_wire.admin.returning import RecipientSelector
+from queue_wire.control.localroutes import find_local_route, unpack_local_routes
 from queue_wire.control.networks import unpack_networks
-from queue_wire.control.relayrecipients import unpack_relay_recipients
+from queue_wire.control.priorities import rule_class, unpack_priority_rules
+from queue_wire.control.relayrecipients import exists_behind, unpack_relay_recipients
 from queue_wire.control.rewrite import REMOTE, Rules, rewrite
+from queue_wire.files.standing_hold import HoldTable, SeenRecipients, StandingHold
 from queue_wire.format_error import FormatError
+from support.queues.home import make_home
 
 CLASSIFY = Rules(
     b"mx.example.org",
@@ -230,6 +239,50 @@ def test_others_may_not_relay(address: str) -> None:
 @pytest.mark.parametrize("sender", [b"bad@example.net", b"BAD@Example.net", b"x@spam.example", b"x@SPAM.example"])
 def test_senders_of_badmailfrom_are_refused(sender: bytes) -> None:
     assert judge_sender(sender, STRANGER, RULES) == replies.SENDER_REFUSED
+
+
+# One domain, as an address under SMTPUTF8 can have it: U-labels, letters of full width, another dot, and a final one.
+FORMS = ["b\u00fccher.example", "B\u00dcCHER.example", "xn--bcher-kva.example", "XN--BCHER-KVA.example.",
+         "b\u00fccher\u3002example", "\uff42\u00fccher.\uff45xample", "b\u00fccher.example."]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("line", FORMS)
+def test_a_domain_of_a_list_of_addresses_is_itself_in_every_form(line: str, form: str, tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home")
+    sender = f"Joe@{form}".encode()
+    for name in ("badmailfrom", "relayrecipients"):
+        Path(home.control, name).write_text(f"joe@{line}\n")
+    Path(home.control, "submitters").write_text(f"joe:joe@{line}\nann:@{line}\nbob:bob@{line}\n")
+    rules = read_smtpd_config(home).rules
+    assert judge_sender(sender, STRANGER, rules) == replies.SENDER_REFUSED
+    rules = rules._replace(badmailfrom=frozenset())
+    for user, reply in ((b"joe", None), (b"ann", None), (b"bob", replies.SENDER_NOT_YOURS)):
+        assert judge_sender(sender, ClientFacts("198.51.100.7", user=user), rules) == reply
+    assert exists_behind(rules.relayrecipients, sender)
+    assert not exists_behind(rules.relayrecipients, f"jane@{form}".encode())
+    domain = rules._replace(badmailfrom=frozenset((address_key(f"@{line}".encode()),)))
+    assert judge_sender(b"x" + sender, STRANGER, domain) == replies.SENDER_REFUSED
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("line", FORMS)
+def test_an_address_in_any_list_is_itself_in_every_form(line: str, form: str) -> None:
+    listed, address = f"joe@{line}".encode(), f"JOE@{form}".encode()
+    assert rule_class(unpack_priority_rules(b"sender:%s:bulk\n" % listed), 0, address) == "bulk"
+    assert rule_class(unpack_priority_rules(b"sender:%s:bulk\n" % listed[3:]), 0, address) == "bulk"
+    assert find_local_route(unpack_local_routes(b"%s:lmtp:/s\n" % listed), address) is not None
+    for hold in (StandingHold(sender=listed, reason=b"x"), StandingHold(sender_domain=line.encode(), reason=b"x")):
+        table = HoldTable([hold])
+        assert table.find(address, 0, SeenRecipients(table)) is not None
+    for hold in (StandingHold(recipient=listed, reason=b"x"), StandingHold(domain=line.encode(), reason=b"x")):
+        table = HoldTable([hold])
+        seen = SeenRecipients(table)
+        seen.add([address])
+        assert table.find(b"", 0, seen) is not None
+    assert RecipientSelector(listed, b"").chooses(address, address)
+    assert RecipientSelector(b"", line.encode()).chooses(address, address)
+    assert not RecipientSelector(b"", b"other.example").chooses(address, address)
 
 
 @pytest.mark.parametrize("sender", [b"", b"bad", b"x@example.net", b"x@sub.spam.example"])
