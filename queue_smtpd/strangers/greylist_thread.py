@@ -1,8 +1,9 @@
 """Asks what is remembered for greylisting in a thread, so that no disk stalls the event loop (control/greylist).
 
-If the file cannot be used, nobody is greylisted, and the log has an alert when that begins. It is tried again after a
-while. So it is if more strangers wait for an answer than the thread keeps up with. A file that was removed or replaced
-is noticed at the next question.
+If the file cannot be used, or its disk does not answer, nobody is greylisted, and the log has an alert when that
+begins. It is tried again after a while. While the thread answers, but more strangers ask than it keeps up with, the
+others have to wait as if they came for the first time: who asks for so much must not pass for that. A file that was
+removed or replaced is noticed at the next question.
 """
 
 import asyncio
@@ -25,6 +26,8 @@ FILE = "greylist.sqlite"
 PENDING_MAX = 500
 # Seconds before a file that could not be used is tried again.
 REST_SECONDS = 30.0
+# Seconds without an answer after which the disk is one that does not answer.
+STALLED_SECONDS = 10.0
 # What is old is forgotten after so many seconds, or questions.
 _CLEAN_SECONDS = 60.0
 _CLEAN_QUESTIONS = 10_000
@@ -40,6 +43,8 @@ class Greylist:
         self._rules = GreylistRules()
         self._pool = ThreadPoolExecutor(1, "greylist")
         self._pending = 0
+        # When the thread has answered last, or was asked while nobody waited.
+        self._answered = 0.0
         self._trouble = ""
         self._rest_until = 0.0
         # For the thread alone.
@@ -53,11 +58,16 @@ class Greylist:
 
     async def judge(self, address: str, sender: bytes, recipient: bytes) -> int:
         """Return how many seconds a client has to wait before it may send this, 0 if it may."""
-        if time.monotonic() < self._rest_until:
+        now = time.monotonic()
+        if now < self._rest_until:
             return 0
         if self._pending >= PENDING_MAX:
-            self._rest(f"unable to keep up with {self._path}: {PENDING_MAX} clients wait")
+            if now < self._answered + STALLED_SECONDS:
+                return self._rules.delay
+            self._rest(f"unable to use {self._path}: no answer within {STALLED_SECONDS:.0f} seconds")
             return 0
+        if not self._pending:
+            self._answered = now
         self._pending += 1
         network = counted_networks(address)[1]
         try:
@@ -68,6 +78,7 @@ class Greylist:
             return 0
         finally:
             self._pending -= 1
+            self._answered = time.monotonic()
         if time.monotonic() >= self._rest_until:
             self._trouble = ""
         return wait

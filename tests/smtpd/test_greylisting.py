@@ -195,16 +195,20 @@ def test_a_file_that_is_removed_or_replaced_in_use_is_opened_again(home: Home, p
     assert not log.lines
 
 
-def test_a_thread_that_does_not_keep_up_delays_nobody(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("seconds", "waits"), [(10.0, [300] * 4), (0.0, [0, 0, 300, 300])])
+def test_who_asks_for_more_than_the_thread_keeps_up_with_has_to_wait_unless_it_is_stalled(
+    home: Home, monkeypatch: pytest.MonkeyPatch, seconds: float, waits: list[int]
+) -> None:
     monkeypatch.setattr(greylist_thread, "PENDING_MAX", 2)
+    monkeypatch.setattr(greylist_thread, "STALLED_SECONDS", seconds)
     log = Lines()
     greylist = Greylist(home, log)
 
     async def play() -> list[int]:
         return await asyncio.gather(*(greylist.judge(f"10.0.{number}.1", b"", b"joe") for number in range(4)))
 
-    assert sorted(asyncio.run(play())) == [0, 0, 300, 300]
-    assert len(log.lines) == 1 and b"unable to keep up" in log.lines[0]
+    assert sorted(asyncio.run(play())) == waits
+    assert [b"sqlite: no answer within" in line for line in log.lines] == [True] * (not seconds)
 
 
 def test_the_lines_of_greylist() -> None:
