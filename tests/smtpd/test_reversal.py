@@ -48,7 +48,8 @@ class FakeQueue:
         connection, _ = await loop.sock_accept(self._listener)
         with connection, ExitStack() as stack:
             connection.setblocking(True)
-            _, descriptors = receive_with_descriptors(connection, 65536)
+            asked, descriptors = receive_with_descriptors(connection, 65536)
+            assert asked.endswith(b"atrn\0a.example\x00192.0.2.7\0joe,")
             channel = stack.enter_context(socket.socket(fileno=descriptors[0]))
             connection.sendall(pack_run_answer(RunAnswer(self._word)))
             if self._word == STARTED:
