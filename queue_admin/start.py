@@ -9,11 +9,12 @@ A home with several queues has a set of daemons for each, which `--queue` names,
 while a set is stopped: `queue-start --intake` opens its sockets, and becomes it.
 """
 
+import errno
 import fcntl
 import os
 import signal
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from queue_admin.checks.file_system import check_file_system
 from queue_admin.checks.queue_stamp import check_stamp
 from queue_admin.home.daemon_accounts import DaemonAccounts, check_code, choose_accounts
 from queue_admin.home.modes import ONDEMAND
+from queue_admin.restarts import keep_running
 from queue_base.accounts import Owner, become, queue_owner
 from queue_base.control import check_modes, read_control, read_me, read_number, read_parsed
 from queue_base.daemon import inherited_sockets, processes
@@ -98,18 +100,61 @@ def on_demand_daemons(home: Home, accounts: DaemonAccounts) -> list[DaemonSpec]:
     ]
 
 
-def start(words: list[str], daemon: DaemonSpec, lock: int, given: Mapping[int, int] = NOTHING) -> dict[int, int]:
-    """Fork and exec one daemon; return queue-send's ends of its pipes as {final number: present descriptor}.
+def start(
+    words: list[str], daemon: DaemonSpec, lock: int, given: Mapping[int, int] = NOTHING
+) -> tuple[int, dict[int, int]]:
+    """Fork and exec one daemon; return its pid, and queue-send's ends of its pipes as {final number: present
+    descriptor}.
 
     `given` are more descriptors of the daemon, in the same form.
     """
     its_input, to_it = _socket_pair() if daemon.takes_connections else _pipe()
     from_it, its_output = _pipe()
-    if os.fork() == 0:
+    pid = os.fork()
+    if pid == 0:
         _child(words, daemon, its_input, its_output, lock, given)
     os.close(its_input)
     os.close(its_output)
-    return {daemon.to_it: to_it, daemon.from_it: from_it}
+    return pid, {daemon.to_it: to_it, daemon.from_it: from_it}
+
+
+def start_on_demand(words: Mapping[str, list[str]], specs: Sequence[DaemonSpec], lock: int) -> tuple[int, list[int]]:
+    """Start queue-ondemand and its queue-remote; return its pid, and queue-send's ends of its pipes: jobs, reports."""
+    pid, given = 0, dict(NOTHING)
+    for daemon in specs:
+        between = given
+        pid, given = start(words[daemon.program], daemon, lock, between)
+        for end in between.values():
+            os.close(end)
+    return pid, [given[processes.ONDEMAND_JOBS], given[processes.ONDEMAND_REPORTS]]
+
+
+def guard_on_demand(words: Mapping[str, list[str]], specs: Sequence[DaemonSpec], lock: int) -> dict[int, int]:
+    """Fork a process that starts queue-ondemand, and starts it again when it ends; return queue-send's descriptors, as
+    `start` does. That process keeps our account, because those of the daemons differ. Raises OSError.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        if os.fork() == 0:
+            try:
+                close_inherited((lock, theirs.fileno()))
+                nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+                for number in (0, 1):
+                    os.dup2(nothing, number)
+                keep_running(lambda: start_on_demand(words, specs, lock), theirs)
+            except OSError as error:
+                complain("queue-start", f"alert: unable to run queue-ondemand: {reason(error)}; its mail waits")
+            finally:
+                os._exit(0)
+        theirs.close()
+        _, ends, _, _ = socket.recv_fds(ours, 1, 2)
+        if len(ends) != 2:
+            raise OSError(errno.ECHILD, os.strerror(errno.ECHILD), "queue-ondemand")
+        numbers = (processes.ONDEMAND_JOBS, processes.ONDEMAND_REPORTS, processes.ONDEMAND_AGAIN)
+        moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, HIGH) for end in (*ends, ours.fileno())]
+        for end in ends:
+            os.close(end)
+        return dict(zip(numbers, moved, strict=True))
 
 
 def _pipe() -> tuple[int, int]:
@@ -259,14 +304,9 @@ def run(home: Home, notification: dict[str, str]) -> None:
         os.chdir(home.queue)
         ends: dict[int, int] = {}
         for daemon in specs:
-            ends.update(start(words[daemon.program], daemon, lock))
-        given: dict[int, int] = {}
-        for daemon in on_demand:
-            between = given
-            given = start(words[daemon.program], daemon, lock, between)
-            for end in between.values():
-                os.close(end)
-        ends.update(given)
+            ends.update(start(words[daemon.program], daemon, lock)[1])
+        if on_demand:
+            ends.update(guard_on_demand(words, on_demand, lock))
         ends[processes.SENDMUTEX] = lock
         ends.update(kept)
         os.closerange(3, HIGH)

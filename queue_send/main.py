@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import time
+from contextlib import suppress
 from functools import partial
 
 from queue_base.daemon import processes
@@ -31,6 +32,7 @@ from queue_send.config import ConfigFiles, seconds_in_environment
 from queue_send.counters import Counters
 from queue_send.delivery.channel import Channel
 from queue_send.delivery.delivery_daemon import DeliveryDaemon
+from queue_send.delivery.keeper_pipes import KeeperPipes
 from queue_send.delivery.result_writer import ResultWriter
 from queue_send.disk_retry import DiskRetry
 from queue_send.events import Events
@@ -119,6 +121,11 @@ class QueueSend:
         watchdog = Watchdog(messages, log, clock, config, budget, shutdown)
         # With one queue there is nobody to share with.
         running = [RunningQueues(home, config, channels, log)] if home.several else []
+        again = []
+        if keeper is not None:
+            # It is not open where somebody else than queue-start has started us.
+            with suppress(OSError):
+                again = [KeeperPipes(processes.ONDEMAND_AGAIN, channels[1], log, shutdown)]
         self._counters = counters
         self._log, self._budget, self._clock, self._disk = log, budget, clock, disk
         self._shutdown, self._bouncer, self._delays, self._cleaner = shutdown, bouncer, delays, cleaner
@@ -129,7 +136,7 @@ class QueueSend:
         self._parts: list[Part] = [
             todo, pickup, *([intake] if intake else []), backlog, disk, retry, announced.disk, delays, *channels,
             bouncer, bounce_orders, cleaner, messages,
-            rereads, admin, watchdog, readiness, *running, announced,
+            rereads, admin, watchdog, readiness, *running, *again, announced,
         ]  # fmt: skip
         # Marks before removals, which clear them.
         self._writers: list[WritingPart] = [announced, todo, *([intake] if intake else []), *channels, cleaner]
@@ -233,6 +240,8 @@ def take_descriptors(home: Home, remotes: int, on_demand: bool = False) -> None:
     others = [descriptor for pipes in processes.remote_pipes(remotes)[1:] for descriptor in pipes]
     if on_demand:
         others += [processes.ONDEMAND_JOBS, processes.ONDEMAND_REPORTS]
+        with suppress(OSError):
+            os.set_inheritable(processes.ONDEMAND_AGAIN, False)
     without = {processes.INTAKE_COMMANDS, processes.INTAKE_NOTICES} if home.several else set()
     ours = [each for each in range(processes.LOCAL_JOBS, processes.SENDMUTEX) if each not in without]
     for descriptor in [*ours, *others]:

@@ -33,6 +33,8 @@ SENDMUTEX = 15
 # Above the pipes of REMOTES_MAX queue-remotes: those of queue-ondemand, if it runs.
 ONDEMAND_JOBS = 48
 ONDEMAND_REPORTS = 49
+# A Unix socket, on which the two descriptors of each queue-ondemand come that is started in the place of a lost one.
+ONDEMAND_AGAIN = 50
 # queue-ondemand's own descriptors, to its queue-remote: a Unix socket for jobs and connections, and a pipe.
 KEEPER_JOBS = 3
 KEEPER_REPORTS = 4

@@ -12,6 +12,8 @@ import select
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.daemon.pipes import PeerLost
@@ -40,11 +42,12 @@ from queue_wire.control.localroutes import is_route_name
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.job import Job, pack_job
 from queue_wire.pipes.notice import Notice
-from queue_wire.pipes.report import MESSAGE_SCOPE, LogLine, Ready, Report, SettingsReport, unpack_report
+from queue_wire.pipes.report import MESSAGE_SCOPE, TEMPORARY, LogLine, Ready, Report, SettingsReport, unpack_report
 
 STARTS_A_TURN = 100
 LOADS_A_TURN = 25  # Some 25 microseconds each.
 VERDICTS_A_TURN = 200  # Some 30 microseconds each, with what follows from them. The last report may have 1,000 more.
+KEPT_BACK_MAX = 100_000  # Messages that are tried as soon as queue-ondemand runs again; others wait as usual.
 STARTING = 0.003  # Seconds of a turn for loading short messages and starting jobs,
 LOADING = 0.001  # for loading long messages,
 READING = 0.002  # and for reading reports.
@@ -80,6 +83,7 @@ class Channel:
         self.scheduler = Scheduler(config.settings(kind), store.classes)
         self._daemons = daemons
         self._keeper = keeper
+        self._kept_back: dict[int, None] = {}
         self._all_daemons = daemons if keeper is None else [*daemons, keeper]
         self._reading = deque(self._all_daemons)  # The first one is read first.
         self._lenders = lenders
@@ -226,7 +230,8 @@ class Channel:
             unread = unread or bool(daemon.lent_reports)
         loads = bool(self._long) and self._may_load
         expires = self._verdicts.may_expire and not self._shutdown.begun
-        if unread or loads or expires or self._verdicts.has_results:
+        lost = self._keeper is not None and self._keeper.lost and self._keeper.in_flight
+        if unread or loads or expires or lost or self._may_bring_back or self._verdicts.has_results:
             return 0.0
         times = [3600.0]
         if not self._shutdown.begun and (expiry := self.scheduler.next_expiry(now)) is not None:
@@ -240,6 +245,8 @@ class Channel:
         self._none_left.clear()  # Those of the last turn have been dealt with.
         self._take_reports(ready, now)
         self._take_lent_reports(now)
+        self._defer_lost(VERDICTS_A_TURN, now)
+        self._bring_back()
         if not self._shutdown.begun:
             self._carry_out(self.scheduler.expire(now), now)
         if self._may_load:
@@ -255,12 +262,57 @@ class Channel:
                 try:
                     daemon.write(last=self._shutdown.begun)
                 except PeerLost:
-                    self._shutdown.lose(daemon.name)  # Its reports are read to their end.
+                    if daemon is not self._keeper:
+                        self._shutdown.lose(daemon.name)  # Its reports are read to their end.
 
     def _lose(self, daemon: DeliveryDaemon) -> None:
-        """Begin the exit. What the daemon has not reported on is tried again by the next run."""
+        """Begin the exit. What the daemon has not reported on is tried again by the next run.
+
+        queue-ondemand is started again, and only the mail for its domains waits.
+        """
         daemon.lost = True
-        self._shutdown.lose(daemon.name)
+        if daemon is self._keeper:
+            self._log.alert(f"oh no! lost {daemon.name} connection! mail for its domains waits until it runs again")
+            self._look_at_greetings()
+        else:
+            self._shutdown.lose(daemon.name)
+
+    def renew_keeper(self, jobs: int, reports: int, now: float) -> None:
+        """queue-ondemand was started again: take its pipes."""
+        if self._keeper is not None:
+            self._keeper.lost = True
+            self._defer_lost(len(self._keeper.in_flight), now)
+            self._keeper.renew(jobs, reports)
+
+    def _defer_lost(self, most: int, now: float) -> None:
+        """Defer up to `most` jobs that a lost queue-ondemand has not reported on."""
+        if self._keeper is not None and self._keeper.lost:
+            for number, entry in list(islice(self._keeper.in_flight.items(), most)):
+                self._keep_back(entry.attempt.message)
+                self._end_job(self._keeper, _without_keeper(number, entry), now)
+
+    def _keep_back(self, message: int) -> None:
+        """Remember a message that is deferred because queue-ondemand does not run, to be tried when it does."""
+        if len(self._kept_back) < KEPT_BACK_MAX:
+            self._kept_back[message] = None
+
+    @property
+    def _may_bring_back(self) -> bool:
+        keeper = self._keeper
+        return bool(self._kept_back) and keeper is not None and not keeper.lost and keeper.capacity is not None
+
+    def _bring_back(self) -> None:
+        """Make some messages due that were kept back."""
+        for message in list(islice(self._kept_back, LOADS_A_TURN)) if self._may_bring_back else ():
+            del self._kept_back[message]
+            with suppress(OSError):  # Its next attempt says what is wrong.
+                due = self._store.due(message, self.kind)
+                if due is not None:
+                    self.make_due(message, self._clock.from_disk(due))
+
+    def _look_at_greetings(self) -> None:
+        needed = [each for each in self._all_daemons if not (each is self._keeper and each.lost)]
+        self._all_greeted = all(each.capacity is not None for each in needed)
 
     # Loading and starting
 
@@ -358,7 +410,7 @@ class Channel:
 
     def _start(self, entry: Entry) -> None:
         addresses = [address for _, address in entry.recipients]
-        message = entry.attempt.message
+        message, lost = entry.attempt.message, None
         first = self._log.number_deliveries(len(addresses))
         self._store.count_start(message, len(addresses))
         if self._lenders and self._is_routed(entry):
@@ -373,9 +425,15 @@ class Channel:
                 daemon = self._keeper
             else:
                 daemon = daemons[0] if len(daemons) == 1 else choose_daemon(daemons, self.scheduler.host(entry))
-            daemon.start(first, entry, job)
+            if daemon is not self._keeper or not daemon.lost:
+                daemon.start(first, entry, job)
+            else:
+                self._keep_back(message)
+                lost = _without_keeper(first, entry)
         for delivery, address in enumerate(addresses, first):
             self._log.put(logline.starting_delivery(delivery, message, self._name, address))
+        if lost is not None:
+            self._verdicts.add(entry, first, lost, self._clock.now())
 
     def _is_routed(self, entry: Entry) -> bool:
         """Return whether an LMTP server takes the mail of an entry, or did when it was loaded."""
@@ -535,6 +593,8 @@ class Channel:
         except FormatError as error:
             self._log.warning(f"internal error: {daemon.name} sent something impossible: {error}")
             self._lose(daemon)
+            if daemon.lost and daemon is self._keeper:
+                self._lose(daemon)
         except PeerLost:
             self._lose(daemon)
         return room
@@ -552,7 +612,7 @@ class Channel:
             return 0
         if isinstance(report, Ready):
             daemon.capacity = report.jobs
-            self._all_greeted = all(each.capacity is not None for each in self._all_daemons)
+            self._look_at_greetings()
             return 0
         if isinstance(report, SettingsReport):
             daemon.take_settings(report.lines)
@@ -572,3 +632,9 @@ class Channel:
             self._log.warning("internal error: delivery report out of range")
             return
         self._verdicts.add(entry, report.number, report, now)
+
+
+def _without_keeper(number: int, entry: Entry) -> Report:
+    """Return the report on a job for queue-ondemand, which does not run: all recipients are deferred."""
+    text = b"queue-ondemand does not run at the moment; will try again.\n"
+    return Report(number, MESSAGE_SCOPE, [(TEMPORARY, text)] * len(entry.recipients))

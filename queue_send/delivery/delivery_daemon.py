@@ -6,6 +6,7 @@ which would come on top of the host's limits. The limits themselves are the sche
 together: a process has no share of them.
 """
 
+import os
 import select
 from collections import deque
 from collections.abc import Sequence
@@ -122,6 +123,15 @@ class DeliveryDaemon:
         """Take its answer: what is in force."""
         self.answered += 1
         self.settings = lines
+
+    def renew(self, jobs: int, reports: int) -> None:
+        """Take the pipes of a process that was started in the place of one that is lost and has no jobs any more."""
+        if not self._input_closed:
+            self._jobs.close()
+        os.close(self.reports)
+        self._jobs, self.reports, self._reader = OutPipe(jobs), reports, NetstringReader()
+        self.capacity, self.answered = None, self.asked
+        self.unread = self.lost = self._input_closed = self._input_lost = False
 
     def prepare(self, poll: "select.poll") -> None:
         """Register the pipes that it waits for."""

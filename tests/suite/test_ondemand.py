@@ -13,6 +13,7 @@ from support.faults.trouble import disk_free, disk_full, refusing
 from support.local.good_mail import GoodMail
 from support.processes.ondemand_client import ask
 from support.processes.suite import Suite, enqueue, program, wait_until
+from support.queues.inflow import patched_programs
 from support.queues.letters import letter_text, token_of
 from support.queues.queued import store_on_demand
 from support.queues.stored_mail import order_about_all
@@ -265,3 +266,35 @@ def test_an_order_whose_marks_fail_stays(customer: GoodMail) -> None:
         disk_free(keeper)
         ask(customer.home, b"customer.example", ORDERS)
         wait_until(lambda: not stored(customer), why="an empty store")
+
+
+def test_a_queue_ondemand_that_is_lost_is_started_again_and_other_mail_goes_on(customer: GoodMail, port: int) -> None:
+    with Suite(customer.home) as suite:
+        send(customer, "stored")
+        suite.wait_for(r"^delivery \d+: success: stored_for_")
+        keeper = suite.daemon("queue-ondemand")
+        os.kill(keeper, signal.SIGSTOP)
+        send(customer, "in flight")
+        suite.wait_for(r"^starting delivery 2: ")
+        os.kill(keeper, signal.SIGKILL)
+        suite.wait_for(r"^alert: oh no! lost queue-ondemand connection! mail for its domains waits until it runs again")
+        suite.wait_for(r"^delivery 2: deferral: queue-ondemand_does_not_run_at_the_moment")
+        send(customer, "other", b"eve@remote.example")
+        suite.wait_for(r"^delivery \d+: success: 127\.0\.0\.1_accepted_message")
+        suite.wait_for(r"^warning: queue-ondemand was started again")
+        suite.wait_for(r"^delivery \d+: success: stored_for_", times=2)
+        with Sink(port) as sink:
+            assert ask(customer.home, b"customer.example").word == STARTED
+            suite.wait_for(r"^ondemand customer\.example ended: delivered 2 failed 0 deferred 0")
+            assert sorted(tokens(sink)) == ["in flight", "stored"]
+        assert suite.stop() == 0
+
+
+def test_a_queue_ondemand_that_cannot_run_holds_up_no_other_mail(customer: GoodMail, tmp_path: Path) -> None:
+    programs = patched_programs(tmp_path, queue_ondemand="import os; os._exit(1)")
+    with Suite(customer.home, programs=programs) as suite:
+        suite.wait_for(r"^alert: oh no! lost queue-ondemand connection!", times=2)
+        send(customer, "one", b"ann@customer.example", b"eve@remote.example")
+        suite.wait_for(r"^delivery \d+: success: 127\.0\.0\.1_accepted_message")
+        suite.wait_for(r"^delivery \d+: deferral: queue-ondemand_does_not_run_at_the_moment")
+        assert suite.stop() == 0

@@ -148,18 +148,12 @@ class Suite:
         return found
 
     def found(self, name: str) -> list[int]:
-        """Return the pids of the daemons of one program that run at this moment."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    words = (entry / "cmdline").read_bytes().split(b"\0")
-                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                except (OSError, IndexError, ValueError):
-                    continue
-                if parent == self.process.pid and any(word.endswith(b"/" + name.encode()) for word in words):
-                    found.append(int(entry.name))
-        return found
+        """Return the pids of the daemons of one program that run at this moment.
+
+        queue-ondemand and its queue-remote are children of a queue-start, which starts them again.
+        """
+        guards = [pid for pid in _children(self.process.pid, "queue-start") if pid != self.process.pid]
+        return [pid for parent in (self.process.pid, *guards) for pid in _children(parent, name)]
 
     def stop(self, deadline: float = DEADLINE) -> int:
         """TERM, wait, and return the exit code; kill the whole session if it does not end.
@@ -186,6 +180,21 @@ class Suite:
         except ProcessLookupError:
             pass
         self.process.wait(30)
+
+
+def _children(of: int, name: str) -> list[int]:
+    """Return the children of a process that run a program."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError, ValueError):
+                continue
+            if parent == of and any(word.endswith(b"/" + name.encode()) for word in words):
+                found.append(int(entry.name))
+    return found
 
 
 def daemons_replaced(programs: Path) -> dict[str, str] | None:
