@@ -394,6 +394,20 @@ def test_refusals_for_now_and_what_leads_to_no_mail_end_the_session(begin: bytes
     assert not count or session.events[-1] == SessionClosed("too many errors")
 
 
+WHOLE = [each for each in COMMANDS if each.endswith(b"\r\n") and each not in (b"DATA\r\n", b"BDAT 70000000\r\n")]
+# Transactions without EHLO, which is counted.
+WHOLE += [b"BDAT 0\r\n", ENVELOPE[8:], CLOSED[8:] + b"DATA\r\n", CLOSED[8:] + b"BDAT 0\r\n"] * 4
+
+
+@given(st.lists(st.sampled_from(WHOLE), min_size=1, max_size=4), st.booleans())
+def test_whatever_a_client_repeats_without_a_message_its_session_ends(commands: list[bytes], secure: bool) -> None:
+    session = ScriptedSession(SETTINGS._replace(implicit_tls=secure))
+    session.feed(b"EHLO c\r\n")
+    for _ in range(150):
+        session.feed(b"".join(commands))
+    assert session.server.state is ServerState.CLOSED or session.messages
+
+
 def test_a_message_with_more_recipients_than_it_may_have_is_taken_for_some_of_them() -> None:
     session = ScriptedSession()
     for _ in range(10):
