@@ -48,9 +48,9 @@ def find_processes(pid: int) -> list[ProcessFacts]:
     found = []
     try:
         # queue-start forks the daemons and then becomes queue-send, which is why they are its children. The workers of
-        # queue-todo are those of queue-todo.
+        # queue-todo are those of queue-todo, and queue-ondemand is one of a queue-start that starts it again.
         processes = [(parent := psutil.Process(pid)), *(children := parent.children())]
-        processes += [worker for child in children for worker in _workers(child)]
+        processes += [worker for child in children for worker in _children_of(child)]
     except psutil.Error:
         return []
     for process in processes:
@@ -90,10 +90,10 @@ def _examine(process: psutil.Process) -> ProcessFacts | None:
         return None
 
 
-def _workers(process: psutil.Process) -> list[psutil.Process]:
-    """Return the workers of queue-todo, if a process is that; none if it has ended."""
+def _children_of(process: psutil.Process) -> list[psutil.Process]:
+    """Return the children of a process that are daemons of the suite; none if it has ended."""
     try:
-        return process.children() if _program(process.cmdline()) == "queue-todo" else []
+        return process.children() if _program(process.cmdline()) in ("queue-todo", "queue-start") else []
     except psutil.Error:
         return []
 

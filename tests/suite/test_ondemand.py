@@ -17,6 +17,7 @@ from support.queues.inflow import patched_programs
 from support.queues.letters import letter_text, token_of
 from support.queues.queued import store_on_demand
 from support.queues.stored_mail import order_about_all
+from support.send.control import queuectl
 from support.servers.smtp.sink import Sink
 from support.tools import need, need_tracing
 
@@ -56,6 +57,9 @@ def test_mail_for_a_host_that_is_down_is_stored_and_delivered_when_asked_for(cus
         wait_until(lambda: not stored(customer), why="an empty store")
         assert ask(customer.home, b"customer.example").word == EMPTY
         assert ask(customer.home, b"other.example").word == UNKNOWN
+        shown = queuectl(customer.home, "stat").stdout
+        assert f"\nqueue-ondemand: pid {suite.daemon('queue-ondemand')}, " in shown
+        assert shown.count("\nqueue-remote: ") == 2
 
 
 def test_what_is_stored_is_delivered_by_the_next_suite_after_a_kill(customer: GoodMail, port: int) -> None:
