@@ -26,6 +26,7 @@ from queue_admin.restarts import keep_running
 from queue_base.accounts import Owner, become, queue_owner
 from queue_base.control import check_modes, read_control, read_me, read_number, read_parsed
 from queue_base.daemon import inherited_sockets, processes
+from queue_base.daemon.init_process import leave_process_one
 from queue_base.daemon.lock import take_sendmutex
 from queue_base.daemon.processes import command
 from queue_base.daemon.signals import reset_signals
@@ -360,6 +361,7 @@ def run_intake(home: Home) -> None:
 
 def main(argv: list[str]) -> int:
     """Become queue-send, or return an exit code."""
+    leave_process_one()
     # The daemons must not inherit ignored or blocked signals: they wait for children and react to signals.
     reset_signals(processes.KEPT_SIGNALS)
     try:

@@ -33,6 +33,7 @@ import uvloop
 
 from queue_base.accounts import SMTPD_ACCOUNT, Owner, become_reader, make_greylist_directory, queue_owner
 from queue_base.control import read_number
+from queue_base.daemon.init_process import leave_process_one
 from queue_base.daemon.processes import fill_standard_descriptors, keep_descriptors
 from queue_base.daemon.signals import ignore, keep_children
 from queue_base.daemon.supervisor import Supervisor, take_variables
@@ -313,6 +314,7 @@ def raise_limit() -> None:
 
 def main(argv: list[str]) -> int:
     """Return 0, 100 or 111."""
+    leave_process_one()
     fill_standard_descriptors()
     keep_descriptors()
     # Its exit code says whether a program has queued a message.
