@@ -39,6 +39,11 @@ def look_at(path: str) -> os.stat_result | None:
         return None
 
 
+def is_ours(found: os.stat_result | None) -> bool:
+    """Return whether a path was a regular file of this account, which may give it a further name by link(2)."""
+    return is_regular(found) and found is not None and os.geteuid() in (0, found.st_uid)
+
+
 def is_regular(found: os.stat_result | None) -> bool:
     """Return whether a path was a regular file."""
     return found is not None and stat.S_ISREG(found.st_mode)

@@ -14,7 +14,7 @@ import os
 import resource
 import stat
 
-from queue_admin.checks.message_paths import KINDS, MARKS, is_regular, look_at
+from queue_admin.checks.message_paths import KINDS, MARKS, is_ours, is_regular, look_at
 from queue_admin.home.modes import UNPLACED
 from queue_base.durable import Commit, read_file
 from queue_base.queue.layout import FILE_MODE
@@ -62,6 +62,9 @@ class Mover:
                 self._aside.flush()
                 target = None
             if source is None:
+                continue
+            if not is_ours(source):
+                self._aside.put({kind: old[kind]}, message, "it is not a regular file of the queue's owner")
                 continue
             if target is None:
                 self._commit.link(old[kind], new[kind])
@@ -132,8 +135,8 @@ class SetAside:
         for kind, path in kept.items():
             self.count += 1
             new = f"{place}/{kind}"
-            if not is_regular(look_at(path)):
-                # It is no mail, and a directory cannot have two names.
+            if not is_ours(look_at(path)):
+                # It is no mail, and a directory, or a file of another account, cannot get a second name.
                 self._commit.rename(path, new)
                 continue
             if look_at(new) is None:

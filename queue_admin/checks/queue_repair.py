@@ -10,6 +10,7 @@ that belong to no message go to corrupt/unplaced/.
 """
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -35,16 +36,18 @@ from queue_admin.checks.stored_repair import StoredMender
 from queue_admin.checks.structure import find_layout, find_split, owner_of_ours
 from queue_admin.home.create import SPLIT_MAX
 from queue_admin.home.done_marks import apply_marks, read_marks
-from queue_admin.home.flatten import dissolve_classes
+from queue_admin.home.flatten import dissolve_classes_but_strays
 from queue_admin.home.maker import Maker
 from queue_admin.home.modes import (
     BUCKETED,
     KEPT,
+    MAILDROP_HELD,
     MAY_BE_FLAT,
     OURS,
     QUEUE_MODE,
     SENDMUTEX_MODE,
     TRIGGER_MODE,
+    UNPLACED,
 )
 from queue_admin.home.ownership import OwnerChanger, change_stored, known_uids
 from queue_admin.home.tree import Tree, unable_to
@@ -56,6 +59,7 @@ from queue_base.errors import Failure, Permanent, Temporary, Usage, reason
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE, PRIORITY, Layout
 from queue_base.queue.marks_file import NAME as DONE_MARKS
+from queue_base.queue.standing_holds import NAME as HOLDS
 from queue_base.safe_open import UnsafePath, open_file_below
 from queue_wire.ids import is_prime, nearest_primes
 
@@ -124,7 +128,7 @@ def _mend_directories(home: Home, split: int | None) -> tuple[int, list[str], in
             _close_pid(tree)
             _make_missing(home, tree, maker, wanted)
             tree.sync()
-            moved = dissolve_classes(tree, wanted)
+            moved = dissolve_classes_but_strays(tree, wanted)
             done += [f"moved {moved} files of {PRIORITY}/ to todo/"] if moved else []
             done += [f"made {path}" for path in maker.made if REPAIR not in path]
             done += _mend_owners(home, tree, owner)
@@ -211,6 +215,10 @@ def _mend_owners(home: Home, tree: Tree, owner: Owner) -> list[str]:
     changer.one("lock/sendmutex", owner, SENDMUTEX_MODE)
     changer.one("lock/trigger", owner, TRIGGER_MODE, stat.S_ISFIFO)
     changer.one(DONE_MARKS, owner, FILE_MODE)
+    changer.one(HOLDS, owner, FILE_MODE)
+    if tree.is_directory(MAILDROP_HELD):
+        # The files in it are those of users.
+        changer.directory(MAILDROP_HELD, owner, OURS["hold"][0], None, False)
     changer.top(owner, QUEUE_MODE)
     return [f"changed owner or mode of {changer.changed} files and directories"] if changer.changed else []
 
@@ -270,7 +278,7 @@ def _finish(home: Home, layout: Layout, take_over: bool) -> list[str]:
             if look_at(f"{queue}/pid") is None:
                 commit.rename(path, f"{queue}/pid")
             else:
-                os.rmdir(path)
+                _remove_empty(path)
     if look_at(f"{queue}/pid") is None:
         os.mkdir(f"{queue}/pid", _PRIVATE)
         os.chmod(f"{queue}/pid", _PRIVATE)
@@ -279,10 +287,25 @@ def _finish(home: Home, layout: Layout, take_over: bool) -> list[str]:
     remove_stages(queue)
     for name in (PLAN, f"{PLAN}.new"):
         commit.unlink(f"{queue}/{name}")
-    os.rmdir(f"{queue}/{REPAIR}")
+    if not _remove_empty(f"{queue}/{REPAIR}"):
+        # Nothing of a message is in it any more.
+        place = f"{UNPLACED}/{REPAIR}.{time.time_ns()}"
+        commit.rename(f"{queue}/{REPAIR}", f"{queue}/{place}")
+        done.append(f"moved what was left in {REPAIR}/ to {place}")
     commit.removed(f"{queue}/{REPAIR}")
     commit.sync()
     return done
+
+
+def _remove_empty(directory: str) -> bool:
+    """Remove a directory; return False if something is in it. Raises OSError."""
+    try:
+        os.rmdir(directory)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
 
 
 def _empty_pid(directory: str, commit: Commit) -> None:

@@ -5,6 +5,7 @@ again at any point. A message whose new number is still the name of another one 
 queue/repair/, until no message has a wrong number any more; so cycles need no special case.
 """
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from queue_admin.checks.message_paths import (
     KINDS,
     MARKS,
     PLACES,
+    is_ours,
     is_regular,
     look_at,
     message_paths,
@@ -26,6 +28,7 @@ from queue_base.queue.layout import Layout
 from queue_wire.format_error import FormatError
 from queue_wire.ids import ID_MAX, unpack_id
 
+_NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 MARK_MAX = 65536  # Bytes of a mark that are read.
 COPIED = b"the queue was copied"  # In the reason of queue-todo for parking a message with a wrong number.
 
@@ -74,10 +77,10 @@ def place_files(layout: Layout, mover: Mover, aside: SetAside, step: Callable[[i
                 if found is None or (directory == top and not is_regular(found)):
                     continue  # In its place, or a numbered directory.
                 moved += 1
-                if is_regular(found):
+                if is_ours(found):
                     mover.move_file(kind, path, right)
                 else:
-                    aside.put({kind: path}, message, f"{path} is not a regular file")
+                    aside.put({kind: path}, message, f"{path} is not a regular file of the queue's owner")
             step(1)
     mover.flush()
     aside.flush()
@@ -92,7 +95,12 @@ def remove_directories(layout: Layout) -> int:
             name = os.path.basename(directory)
             if int(name) >= layout.split or str(int(name)) != name:
                 commit.removed(directory)
-                os.rmdir(directory)
+                try:
+                    os.rmdir(directory)
+                except OSError as error:
+                    if error.errno not in _NOT_EMPTY:
+                        raise
+                    continue  # Something that is nobody's is in it.
                 removed += 1
                 if commit.is_full:
                     commit.sync()
@@ -171,8 +179,8 @@ def renumber(layout: Layout, mover: Mover, aside: SetAside, step: Callable[[int]
             mess = look_at(old["mess"])
             if mess is None:
                 continue
-            if not is_regular(mess):
-                aside.put({"mess": old["mess"]}, wrong.message, "it is not a regular file")
+            if not is_ours(mess):
+                aside.put({"mess": old["mess"]}, wrong.message, "it is not a regular file of the queue's owner")
                 continue
             there = look_at(new["mess"])
             if look_at(staged["mess"]) is not None or (there is not None and not os.path.samestat(there, mess)):
@@ -223,11 +231,14 @@ def make_stages(queue: str) -> None:
 
 
 def remove_stages(queue: str) -> None:
-    """Remove the directories in repair/. Raises OSError, if one is not empty."""
+    """Remove the directories in repair/ that are empty. Raises OSError."""
     for kind in PLACES:
         try:
             os.rmdir(f"{queue}/repair/{kind}")
         except FileNotFoundError:
             continue
+        except OSError as error:
+            if error.errno not in _NOT_EMPTY:
+                raise
 
 

@@ -26,6 +26,9 @@ from queue_wire.files.cluster import (
     unpack_cluster,
     unpack_link_name,
 )
+from queue_wire.files.stored_order import HOLD_DIRECTORY, ORDER_MAX, WHOLE, unpack_order
+from queue_wire.format_error import FormatError
+from queue_wire.ids import unpack_long_id
 
 SETTLE = 0.1  # Seconds after which what looked wrong is looked at again.
 LINK_AGE = 3600.0  # Seconds after which a link that no record needs is left over.
@@ -87,7 +90,35 @@ def _check_domain(queue: str, place: str, owner: _Owner | None, now: float) -> I
             yield Finding("stray", f"{place}/{name}", "is no file of a domain")
     for below in ONDEMAND_ORDERS:
         yield from _check_mode(queue, f"{place}/{below}", owner, "")
+        for name in _names(f"{queue}/{place}/{below}"):
+            if not _is_ordered(queue, f"{place}/{below}/{name}", below):
+                yield Finding("stray", f"{place}/{below}/{name}", "is no mark and no order")
     yield from _check_links(queue, f"{place}/mess", named, owner, now)
+
+
+def _is_ordered(queue: str, path: str, below: str) -> bool:
+    """Return whether a file is a mark on what is stored or an order about it, or is gone. Raises OSError."""
+    found, name = look_at(f"{queue}/{path}"), os.path.basename(path)
+    if found is None:
+        return True
+    if not stat.S_ISREG(found.st_mode):
+        return False
+    if below == HOLD_DIRECTORY:
+        return name == WHOLE or _is_long_id(name)
+    try:
+        unpack_order(read_file(f"{queue}/{path}", ORDER_MAX))
+    except FileNotFoundError:
+        return True
+    except (FormatError, OSError):
+        return False
+    return True
+
+
+def _is_long_id(name: str) -> bool:
+    try:
+        return unpack_long_id(name)[1] is not None
+    except FormatError:
+        return False
 
 
 def _check_links(queue: str, place: str, named: set[str], owner: _Owner | None, now: float) -> Iterator[Finding]:

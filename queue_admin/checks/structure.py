@@ -14,6 +14,7 @@ from queue_admin.checks.stored_records import check_stored
 from queue_admin.home.create import DEFAULT_SPLIT, SPLIT_MAX
 from queue_admin.home.modes import (
     BUCKETED,
+    MAILDROP_HELD,
     MAY_BE_FLAT,
     ONDEMAND,
     OURS,
@@ -26,14 +27,29 @@ from queue_admin.system_accounts import account_uid
 from queue_base.accounts import QMAIL_ACCOUNT, Owner, queue_owner
 from queue_base.errors import Permanent, Temporary, why_refused
 from queue_base.home import Home
-from queue_base.queue.layout import FILE_MODE, HASHED, PRIORITY, Layout, open_layout
+from queue_base.queue.layout import FILE_MODE, HASHED, PRIORITY, Layout, is_class_tree, open_layout
 from queue_base.queue.marks_file import NAME as MARKS
+from queue_base.queue.postman import DIRECTORY as POSTMAN
+from queue_base.queue.postman import unpack_copy_name
+from queue_base.queue.standing_holds import NAME as HOLDS
 from queue_base.safe_open import UnsafePath
 from queue_wire.files.envelope import is_class_name
+from queue_wire.files.maildrop import is_finished
 from queue_wire.ids import is_prime, nearest_primes
+from queue_wire.pipes.qmtp import SOCKET_DIRECTORY
 
 KNOWN = frozenset(
-    (STAMP, MARKS, REPAIR, PRIORITY, "holds", ONDEMAND, *(kind for kind in OURS if "/" not in kind))
+    (STAMP, MARKS, REPAIR, PRIORITY, HOLDS, ONDEMAND, *(kind for kind in OURS if "/" not in kind))
+)
+
+# What programs make in lock/ and intake/, whatever follows a dot.
+_LOCKS = frozenset(("sendmutex", "trigger", "control", "slow", "refuse", "clock", "tcpto"))
+_SOCKETS = frozenset(("socket", "ondemand", "recipients"))
+_NAMES: tuple[tuple[str, Callable[[str], object]], ...] = (
+    ("lock", lambda name: name.partition(".")[0] in _LOCKS),
+    (SOCKET_DIRECTORY, lambda name: name.partition(".")[0] in _SOCKETS),
+    (POSTMAN, unpack_copy_name),
+    (MAILDROP_HELD, is_finished),
 )
 
 NAMES_MAX = 1000  # Messages by which the split of a damaged queue is guessed.
@@ -47,7 +63,7 @@ def buckets(queue: str, kind: str) -> set[int]:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except (FileNotFoundError, NotADirectoryError):
         return set()
-    return {int(name) for name in names if name.isascii() and name.isdigit() and str(int(name)) == name}
+    return {int(name) for name in names if is_number(name)}
 
 
 def is_flat(queue: str, kind: str) -> bool:
@@ -136,10 +152,11 @@ def check_structure(
         yield from _check_directory(queue, kind, owner)
         if kind in BUCKETED and os.path.isdir(f"{queue}/{kind}") and not is_flat(queue, kind):
             yield from _check_buckets(layout, kind, owner)
-    yield from _check_classes(layout, owner)
+    yield from _check_classes(layout, owner, now)
     yield from _check_special(queue, "lock/sendmutex", stat.S_ISREG, SENDMUTEX_MODE, owner)
     yield from _check_special(queue, "lock/trigger", stat.S_ISFIFO, TRIGGER_MODE, owner)
     yield from _check_marks(queue, owner)
+    yield from _check_holds(queue, owner)
     yield from check_stored(queue, owner, now)
     yield from _check_names(queue, now)
 
@@ -191,20 +208,39 @@ def _check_buckets(layout: Layout, kind: str, owner: tuple[int, int]) -> Iterato
             yield Finding("split", f"{kind}/{number}", f"is one too many: the split is {layout.split}")
 
 
-def _check_classes(layout: Layout, owner: tuple[int, int]) -> Iterator[Finding]:
+def _check_classes(layout: Layout, owner: tuple[int, int], now: float) -> Iterator[Finding]:
     """Yield what is wrong with the trees of the lower classes."""
-    for name in class_names(layout.queue):
+    trees = class_names(layout.queue)
+    for name in trees:
         yield from _check_directory(layout.queue, f"{PRIORITY}/{name}", owner)
         yield from _check_buckets(layout, f"{PRIORITY}/{name}", owner)
+        for entry in _listed(f"{layout.queue}/{PRIORITY}/{name}"):
+            if not (is_number(entry) and os.path.isdir(f"{layout.queue}/{PRIORITY}/{name}/{entry}")):
+                yield Finding("stray", f"{PRIORITY}/{name}/{entry}", "is no directory of a class")
+    for name in _listed(f"{layout.queue}/{PRIORITY}"):
+        found = look_at(f"{layout.queue}/{PRIORITY}/{name}")
+        # An injector makes a tree under a name that begins with a dot.
+        is_new = found is not None and name[:1] == "." and max(found.st_mtime, found.st_ctime) > now - OLD
+        if name not in trees and not is_new:
+            yield Finding("stray", f"{PRIORITY}/{name}", "is not the tree of a class")
 
 
 def class_names(queue: str) -> list[str]:
-    """Return the names of the trees of the lower classes. Raises OSError."""
+    """Return the names of the trees of the lower classes. Raises OSError, Temporary."""
+    names = [name for name in _listed(f"{queue}/{PRIORITY}") if is_class_name(os.fsencode(name))]
+    return [name for name in names if is_class_tree(f"{queue}/{PRIORITY}/{name}")]
+
+
+def _listed(path: str) -> list[str]:
     try:
-        names = os.listdir(f"{queue}/{PRIORITY}")
+        return sorted(os.listdir(path))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(name for name in names if is_class_name(os.fsencode(name)))
+
+
+def is_number(name: str) -> bool:
+    """Return whether a name is that of a numbered directory."""
+    return name.isascii() and name.isdigit() and str(int(name)) == name
 
 
 def _check_special(
@@ -230,11 +266,27 @@ def _check_marks(queue: str, owner: tuple[int, int]) -> Iterator[Finding]:
         yield from _check_modes(queue, MARKS, owner, FILE_MODE)
 
 
+def _check_holds(queue: str, owner: tuple[int, int]) -> Iterator[Finding]:
+    """Yield what is wrong with what a restore may have given to another account: nothing is classified then."""
+    for path, is_right, mode in (
+        (HOLDS, stat.S_ISREG, FILE_MODE), (MAILDROP_HELD, stat.S_ISDIR, OURS["hold"][0])
+    ):  # fmt: skip
+        found = look_at(f"{queue}/{path}")
+        if found is not None and not is_right(found.st_mode):
+            yield Finding("stray", path, "is of another kind")
+        elif found is not None:
+            yield from _check_modes(queue, path, owner, mode)
+
+
 def _check_names(queue: str, now: float) -> Iterator[Finding]:
     """Yield names of queue/ that nothing uses, old files in pid/, and what a repair has set aside."""
     for name in sorted(os.listdir(queue)):
         if name not in KNOWN and not name.endswith(".new"):
             yield Finding("stray", name, "is no name of a queue")
+    for place, is_known in _NAMES:
+        for name in _listed(f"{queue}/{place}"):
+            if not is_known(name):
+                yield Finding("stray", f"{place}/{name}", "is no name that a program gives there")
     for place, code, text in (("pid", "pid", "is older than 36 hours"), (UNPLACED, "unplaced", "was set aside")):
         try:
             with os.scandir(f"{queue}/{place}") as entries:

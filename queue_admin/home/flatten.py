@@ -9,7 +9,10 @@ In the same way the trees of the lower classes, queue/priority/CLASS/B/I, are di
 classes.
 """
 
+import errno
 import os
+import stat
+import time
 
 from queue_admin.home.tree import Tree, unable_to
 from queue_base.errors import Permanent
@@ -102,9 +105,47 @@ def dissolve_classes(tree: Tree, split: int) -> int:
 
     The queue must be closed. Raises as `class_files` does, before anything has changed.
     """
+    return _dissolve(tree, split, *class_files(tree)) if tree.is_directory(PRIORITY) else 0
+
+
+def dissolve_classes_but_strays(tree: Tree, split: int) -> int:
+    """Do the same in a queue that may have anything in priority/.
+
+    What is no file of a message is left where it is. A tree with such names is no tree any more: it gets a name that
+    begins with a dot. Raises Permanent, Temporary.
+    """
     if not tree.is_directory(PRIORITY):
         return 0
-    directories, files = class_files(tree)
+    files: list[tuple[str, str]] = []
+    directories = [top for name in tree.list(PRIORITY) if tree.is_directory(top := f"{PRIORITY}/{name}")]
+    for top in list(directories):
+        below = [place for bucket in tree.list(top) if tree.is_directory(place := f"{top}/{bucket}")]
+        directories += below
+        for place in below:
+            files += [(place, each) for each in tree.list(place) if _is_movable(tree, place, each, split)]
+    return _dissolve(tree, split, directories, files, leaves_strays=True)
+
+
+def _is_movable(tree: Tree, place: str, name: str, split: int) -> bool:
+    """Return whether a name in the tree of a class is a file of a message whose place in todo/ is free."""
+    message = _message(name)
+    if message is None or not tree.has(f"{place}/{name}", stat.S_ISREG):
+        return False
+    new = f"todo/{message % split}/{name}" if tree.is_directory("todo/0") else f"todo/{name}"
+    return not tree.has(new, lambda mode: True) or _is_same(tree, f"{place}/{name}", new)
+
+
+def _is_same(tree: Tree, one: str, other: str) -> bool:
+    found = []
+    for name in (one, other):
+        with tree.parent(name) as (handle, last):
+            found.append(os.stat(last, dir_fd=handle, follow_symlinks=False))
+    return os.path.samestat(*found)
+
+
+def _dissolve(
+    tree: Tree, split: int, directories: list[str], files: list[tuple[str, str]], leaves_strays: bool = False
+) -> int:
     hashed = tree.is_directory("todo/0")
     with unable_to("move the files of", f"{tree.path}/{PRIORITY}"):
         for place, name in files:
@@ -115,11 +156,23 @@ def dissolve_classes(tree: Tree, split: int) -> int:
         for place, name in files:
             tree.unlink(f"{place}/{name}")
         tree.sync()
-        for directory in reversed(directories):
-            tree.rmdir(directory)
-        tree.rmdir(PRIORITY)
+        for directory in (*sorted(directories, reverse=True), PRIORITY):
+            try:
+                tree.rmdir(directory)
+            except OSError as error:
+                if not leaves_strays or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+        if tree.is_directory(PRIORITY):
+            _rename_trees(tree)
         tree.sync()
     return len(files)
+
+
+def _rename_trees(tree: Tree) -> None:
+    with tree.directory(PRIORITY) as top:
+        for name in os.listdir(top):
+            if name[:1] != "." and tree.is_directory(f"{PRIORITY}/{name}"):
+                os.rename(name, f".{name}.{time.time_ns()}", src_dir_fd=top, dst_dir_fd=top)
 
 
 def _listed(top: int) -> tuple[list[str], list[str]]:

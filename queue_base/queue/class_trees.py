@@ -15,7 +15,7 @@ from queue_base.control import read_parsed
 from queue_base.durable import sync_path
 from queue_base.errors import Temporary, Usage
 from queue_base.home import Home
-from queue_base.queue.layout import PRIORITY, Layout, is_directory
+from queue_base.queue.layout import PRIORITY, Layout, is_class_tree
 from queue_wire.control.priorities import (
     DEFAULT_CLASSES,
     PriorityRule,
@@ -73,7 +73,7 @@ class ClassChooser:
         priority = choose_class(self._classes, self._rules, uid, sender, asked, may_raise)
         if priority and priority not in self._layout.lower:
             try:
-                if not is_directory(f"{self._layout.queue}/{PRIORITY}/{priority}"):
+                if not is_class_tree(f"{self._layout.queue}/{PRIORITY}/{priority}"):
                     make_class_tree(self._layout, priority)
             except (OSError, Temporary):
                 return ""
@@ -100,7 +100,7 @@ def make_class_tree(layout: Layout, priority: str) -> None:
         try:
             os.rename(new, f"{top}/{priority}")
         except OSError:
-            if not os.path.isdir(f"{top}/{priority}"):
+            if not is_class_tree(f"{top}/{priority}"):
                 raise
     finally:
         shutil.rmtree(new, ignore_errors=True)

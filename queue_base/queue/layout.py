@@ -10,6 +10,7 @@ cannot be read, and Permanent for a queue whose directories do not fit together.
 The file of a message in the tree of a class is its todo: there is one in todo/ or in one of the trees.
 """
 
+import errno
 import os
 import stat
 import time
@@ -155,17 +156,35 @@ def open_layout(queue: str) -> Layout:
 
 
 def find_classes(queue: str, split: int) -> tuple[str, ...]:
-    """Return the classes that have a tree, by name. Raises Temporary, and Permanent for an incomplete tree."""
+    """Return the classes that have a tree, by name. Raises Temporary, and Permanent for an incomplete tree.
+
+    Anything else in priority/ is nobody's.
+    """
     try:
         names = sorted(os.listdir(f"{queue}/{PRIORITY}"))
     except (FileNotFoundError, NotADirectoryError):
         return ()
     except OSError as error:
         raise Temporary(f"unable to read {queue}/{PRIORITY}: {reason(error)}") from error
-    found = tuple(name for name in names if is_class_name(os.fsencode(name)))
+    found = tuple(
+        name for name in names if is_class_name(os.fsencode(name)) and is_class_tree(f"{queue}/{PRIORITY}/{name}")
+    )
     for name in found:
         _check_buckets(queue, f"{PRIORITY}/{name}", split)
     return found
+
+
+def is_class_tree(path: str) -> bool:
+    """Return whether a path in priority/ is a directory with numbered ones. Raises Temporary."""
+    try:
+        with os.scandir(path) as entries:
+            return any(entry.name.isdigit() and entry.is_dir(follow_symlinks=False) for entry in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False
+        raise Temporary(f"unable to read {path}: {why_refused(error)}") from error
 
 
 def queue_in_memory(layout: Layout) -> bool:

@@ -113,6 +113,23 @@ def test_a_copy_has_the_class_of_what_is_classified(classed: ClassedQueue, tmp_p
     assert len(todo) == 2 and not (target / "queue/priority").exists()
 
 
+def test_what_is_no_message_in_priority_keeps_repair_from_nothing(classed: ClassedQueue) -> None:
+    queue = Path(classed.queue.home.queue)
+    bucket = classed.path.parent
+    (queue / "priority" / "notes").write_text("x")
+    (queue / "priority" / "bulk" / "notes").mkdir()
+    (bucket / str(classed.waiting + 23)).mkdir()
+    (bucket / str(classed.waiting + 46)).symlink_to("nowhere")
+    # Another file of a message with a file in todo/: it is none of the class.
+    (bucket / str(classed.normal)).write_bytes(TODO)
+    for _ in range(2):
+        repair(classed.queue.home, None, False)
+        assert classed.moved().read_bytes() == TODO and not (queue / "repair").exists()
+        assert open_layout(classed.queue.home.queue).lower == ()
+    [left] = [path for path in (queue / "priority").iterdir() if path.name.startswith(".bulk.")]
+    assert len(list((left / bucket.name).iterdir())) == 3
+
+
 def test_another_split_leaves_no_tree_of_the_old_one(tmp_path: Path) -> None:
     classed = ClassedQueue(tmp_path / "home", False)
     repair(classed.queue.home, 7, False)
