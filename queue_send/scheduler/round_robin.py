@@ -112,8 +112,11 @@ class RoundRobin:
             if ready.lower and (destination.waits_for is not None or not (destination.listed and destination.lower)):
                 continue  # It has got mail of the first class since.
             pace = self._pace(destination)
-            waits = pace != PROMPT and queue is ready.ready and self._must_wait(ready, destination, pace, concurrency)
-            if waits or self._places(pace, concurrency) <= 0:
+            yields = pace == STEADY and queue is ready.ready and not self._has_share(concurrency)
+            if pace < STEADY and queue is ready.ready and self._must_wait(ready, destination, pace, concurrency):
+                ready.skipped[pace].append(destination)  # It gets its turn: its relay's next one need not be listed.
+                continue
+            if yields or self._places(pace, concurrency) <= 0:
                 ready.skipped[pace].append(destination)
             else:
                 full = self._shares.full_for(destination, pace < STEADY, concurrency - self._total)
@@ -126,12 +129,8 @@ class RoundRobin:
         return None
 
     def _must_wait(self, ready: ReadyList, destination: Destination, pace: int, concurrency: int) -> bool:
-        """Return whether a destination that is ready must wait behind those that have waited for a place."""
-        if pace == STEADY:
-            return not self._has_share(concurrency)
-        if not ready.skipped[pace]:
-            return False
-        return not self._shares.are_small(destination, concurrency - self._total)
+        """Return whether a slow or untested destination that is ready must wait behind those that wait for a place."""
+        return bool(ready.skipped[pace]) and not self._shares.are_small(destination, concurrency - self._total)
 
     def _list_waiting(self, concurrency: int) -> bool:
         """List a destination that has waited for a share and can start a job now; return whether there is one."""

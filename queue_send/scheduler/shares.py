@@ -41,7 +41,8 @@ class Share(WaitQueue):
 
     def room(self, unsure: bool, free: int) -> int:
         """Return how many more of the free places its jobs may take, if it is that of a local user or a zone."""
-        return _room(self.unsure, 1, free) if unsure else _room(self.held, 2, free)
+        room = _room(self.held, 2, free)
+        return min(room, _room(self.unsure, 1, free)) if unsure else room
 
     def submitter_room(self, free: int) -> int:
         """Return how many more of the free places its unsure jobs may take, if it is that of a submitter."""
@@ -74,7 +75,7 @@ class Shares:
     def full_for(self, destination: Destination, unsure: bool, free: int) -> Share | None:
         """Return the share that prevents a destination from starting a job; None if there is none."""
         share = None if destination.holder is None else self._shares.get(destination.holder)
-        full = share is not None and (share.unsure >= free if unsure else share.held >= 2 * free)
+        full = share is not None and (share.held >= 2 * free or (unsure and share.unsure >= free))
         if share is not None and full and not _is_alone(share, destination):
             return share
         if unsure:

@@ -40,6 +40,9 @@ class LimitedMachine(Machine):
     def reread(self, table: object) -> None:
         self.settings = self.settings._replace(table=table)  # type: ignore[arg-type]
         self.scheduler.apply_settings(self.settings)
+        # Ten destinations at a time take them, and these may be more.
+        while self.scheduler._unchanged:
+            self.scheduler._renew_limits(self.now)
         self.starts.clear()
         self.since.clear()
 

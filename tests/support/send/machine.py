@@ -8,19 +8,25 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from queue_base.limits import Limits
 from queue_send.admin.queries import Explainer
 from queue_send.scheduler.model import Attempt, Entry, Recipient, Settings
+from queue_send.scheduler.nexthop import holder_of
 from support.send.driven import Driven
 from support.send.limited import limited
 
 LIFETIME = 5000
 LIMITS = Limits(initial=2, most=4, cohorts=2, probe_first=60, probe_most=600, recipients=3)
 SETTINGS = Settings(concurrency=7, active=10, limits=LIMITS, table=limited(rates=b"slow:2/100\n"))
-DOMAINS = [b"a", b"b", b"c", b"slow"]
+DOMAINS = [b"a", b"b", b"c", b"slow", b"x.zone.example", b"y.zone.example"]
+SUBMITTERS = [None, b"uid 1000", b"uid 1001"]
+FLOOD = 15  # Messages of one submitter, more than the active set has room for.
 
 
 class Disk:
-    """What the caller keeps: recipients that are left, with their domain; the next attempt; what became of each."""
+    """What the caller keeps: recipients that are left, with their domain; the next attempt; what became of each; the
+    submitter of each message.
+    """
 
     def __init__(self) -> None:
+        self.submitter: dict[int, bytes | None] = {}
         self.left: dict[int, dict[int, bytes]] = {}
         self.birth: dict[int, int] = {}
         self.due: dict[int, int] = {}
@@ -94,6 +100,7 @@ class Machine(RuleBasedStateMachine):
         birth = self.disk.birth[message]
         groups: dict[bytes, list[Recipient]] = defaultdict(list)
         attempt = Attempt(message, b"", birth, birth + LIFETIME)
+        attempt.submitter = self.disk.submitter[message]
         tried = self.scheduler.tried(message, stamp)
         for offset, domain in self.disk.left[message].items():
             if offset in tried:
@@ -119,9 +126,21 @@ class Machine(RuleBasedStateMachine):
             return False
         assert len(entry.recipients) <= LIMITS.recipients
         assert entry.attempt.message not in self.held
+        self.check_share(entry)
         self.flying.append(entry)
         self.starts[entry.nexthop].append(self.now)
         return True
+
+    def check_share(self, entry: Entry) -> None:
+        """A zone of which several destinations have jobs has got a place only if it held less than twice the free ones.
+
+        So it never has all of them.
+        """
+        zone = [each for each in self.flying if holder_of(each.nexthop) == holder_of(entry.nexthop)]
+        if any(each.nexthop != entry.nexthop for each in zone):
+            held = sum(len(each.recipients) for each in zone)
+            free = self.settings.concurrency - sum(len(each.recipients) for each in self.flying)
+            assert held < 2 * free
 
     def done(self, entry: Entry, offset: int, fate: str) -> None:
         message = entry.attempt.message
@@ -151,16 +170,44 @@ class Machine(RuleBasedStateMachine):
 
     # Rules
 
-    @rule(recipients=st.lists(st.sampled_from(DOMAINS), min_size=1, max_size=9), known=st.booleans())
-    def arrive(self, recipients: list[bytes], known: bool) -> None:
+    def add(self, recipients: list[bytes], known: bool, submitter: bytes | None) -> int:
         self.count += 1
         self.disk.left[self.count] = dict(enumerate(recipients))
         self.disk.birth[self.count] = int(self.now)
         self.disk.due[self.count] = int(self.now)
+        self.disk.submitter[self.count] = submitter
         if known and len(recipients) == 1:
-            self.scheduler.add_new(self.count, recipients[0], int(self.now) + LIFETIME)
+            self.scheduler.add_new(self.count, recipients[0], int(self.now) + LIFETIME, submitter)
         else:
-            self.scheduler.add_new(self.count)
+            self.scheduler.add_new(self.count, submitter=submitter)
+        return self.count
+
+    @rule(
+        recipients=st.lists(st.sampled_from(DOMAINS), min_size=1, max_size=9),
+        known=st.booleans(),
+        submitter=st.sampled_from(SUBMITTERS),
+    )
+    def arrive(self, recipients: list[bytes], known: bool, submitter: bytes | None) -> None:
+        self.add(recipients, known, submitter)
+
+    @rule(known=st.booleans(), one_zone=st.booleans(), submitter=st.sampled_from(SUBMITTERS))
+    def flood(self, known: bool, one_zone: bool, submitter: bytes | None) -> None:
+        """Very many messages of one submitter to as many hosts that nobody knows, or to those of one zone."""
+        for number in range(FLOOD):
+            self.add([b"h%d.flood.example" % number if one_zone else b"h%d.example" % self.count], known, submitter)
+
+    @rule()
+    def newcomer(self) -> None:
+        """The first message of somebody is loaded at once if any may be, whatever waits."""
+        scheduler = self.scheduler.scheduler
+        message = self.add([b"new%d.example" % self.count], False, b"new %d" % self.count)
+        if scheduler.in_flight < self.settings.concurrency and scheduler.active < self.settings.active:
+            for _ in range(2 * self.settings.active):
+                if message in scheduler.attempts or not self.load():
+                    break
+            others = scheduler.admission.classes[0]._new._few
+            assert message in scheduler.attempts or others or scheduler.active == self.settings.active
+        self.settle()
 
     @rule(seconds=st.sampled_from([0.5, 30, 100, 500, 3000]))
     def wait(self, seconds: float) -> None:
@@ -219,7 +266,7 @@ class Machine(RuleBasedStateMachine):
         for message, left in self.disk.left.items():
             if left and message not in self.held:
                 stamp = self.disk.due[message]
-                assert list(explaining.message(message, [stamp], DOMAINS, self.flying, b"", self.now))
+                assert list(explaining.message(message, [stamp], set(left.values()), self.flying, b"", self.now))
 
     # Invariants
 
