@@ -31,7 +31,7 @@ from queue_admin.messages.detail import read_done_marks
 from queue_admin.messages.survey import Snapshot, look, survey
 from queue_base.accounts import Owner
 from queue_base.durable import sync_path, write_all
-from queue_base.errors import Permanent, reason
+from queue_base.errors import Failure, Permanent, reason
 from queue_base.home import CONTROL_QUEUES, Home
 from queue_base.queue.layout import CLASS_BIT, FILE_MODE, MESS_MODE, Layout, birth_by, open_layout
 from queue_base.queue.marks_file import LeftMarks
@@ -62,6 +62,7 @@ LOOKS_MAX = 30  # Looks at a queue or a directory where mail goes from one place
 STANDING = "holds"  # The standing holds, one file.
 HELD_MAILDROP = "hold/maildrop"
 QUEUES = "queues"  # Where the copy has several queues.
+_REPLACED = "something else was put in its place meanwhile"
 _BESIDE = ("hold", "corrupt", "bounce")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
@@ -106,29 +107,52 @@ def copy_home(home: Home, target: Home, step: Callable[[int], object] = int) -> 
         queues.append((one, open_layout(one.queue), owner_of_ours(one)))
     began = moment(time.time())
     os.mkdir(work.path, 0o700)
-    if not home.is_chosen:
-        os.mkdir(f"{work.path}/{QUEUES}", HOME_MODE)
-        os.chmod(f"{work.path}/{QUEUES}", HOME_MODE)
     done = Copied(0, 0, 0, [])
-    with Tree(work.path) as tree:
+    with Tree(work.path) as tree, _pinned(tree) as inside:
+        if not home.is_chosen:
+            os.mkdir(f"{inside.path}/{QUEUES}", HOME_MODE)
+            os.chmod(f"{inside.path}/{QUEUES}", HOME_MODE)
         for one, layout, owner in queues:
-            place = f"{work.path}/queue" if home.is_chosen else f"{work.path}/{QUEUES}/{one.name}"
+            place = f"{inside.path}/queue" if home.is_chosen else f"{inside.path}/{QUEUES}/{one.name}"
             done = done.and_more(_copy_queue(one, layout, owner, place, step))
             write_stamp(place, layout.split, owner, f"{began} {home.path}")
         for name in ("control", "alias", "users"):
             if os.path.lexists(f"{home.path}/{name}"):
                 with _directory(f"{home.path}/{name}") as below:
-                    copier = _TreeCopier(below, f"{work.path}/{name}", name, done.left)
+                    copier = _TreeCopier(below, f"{inside.path}/{name}", name, done.left)
                     if not _is_settled(copier.look):
                         done.left.append(f"{name}: files moved during each of {LOOKS_MAX} looks; some may be missed")
-        _name_queues(home, work, queues[0][2])
+        _name_queues(home, inside, queues[0][2])
         tree.sync()
-    os.chmod(work.path, HOME_MODE)
-    sync_path(work.path)
-    os.rename(work.path, target.path)
+        os.fchmod(tree.handle, HOME_MODE)
+        os.fsync(tree.handle)
+        os.rename(work.path, target.path)
+        if not os.path.samestat(os.lstat(target.path), os.fstat(tree.handle)):
+            raise Permanent(f"unable to make {target.path}: {_REPLACED}")
     sync_path(os.path.dirname(target.path))
     # What cannot be copied was found by each look.
     return done._replace(left=list(dict.fromkeys(done.left)))
+
+
+@contextmanager
+def _pinned(tree: Tree) -> Iterator[Home]:
+    """Yield the new home by its descriptor: who may write the directory above it may put another one in its place.
+
+    What is raised names the path as it was given.
+    """
+    found = os.fstat(tree.handle)
+    if found.st_uid != os.geteuid() or os.listdir(tree.handle):
+        raise Permanent(f"unable to make {tree.path}: {_REPLACED}")
+    inside = f"/proc/self/fd/{tree.handle}"
+    try:
+        yield Home(inside)
+    except Failure as error:
+        raise type(error)(str(error).replace(inside, tree.path)) from error
+    except OSError as error:
+        for name in ("filename", "filename2"):
+            if isinstance(path := getattr(error, name), str):
+                setattr(error, name, path.replace(inside, tree.path))
+        raise
 
 
 def _copy_queue(home: Home, layout: Layout, owner: Owner, queue: str, step: Callable[[int], object]) -> Copied:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from queue_admin.checks import home_copy
+from queue_admin.checks.queue_stamp import write_stamp
+from queue_base.errors import Permanent
 from queue_base.home import Home
 from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_wire.files.cluster import StoredRecipient
@@ -139,3 +142,24 @@ def test_copy_writes_nothing_through_a_link_in_stored_mail(place: Path, kind: st
     code, text = run(home, "copy", str(place / "copy"))
     assert (place / cluster.name).read_bytes() == before
     assert code == 1, text
+
+
+def test_copy_to_a_directory_of_another_account_writes_into_nothing_that_is_put_in_its_place(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, theirs = make_home(place / "home", split=3), place / "theirs"
+    for directory in (theirs, place / "elsewhere"):
+        directory.mkdir()
+        os.chown(directory, ACCOUNT, ACCOUNT)
+
+    def swap(*arguments: object) -> None:
+        """Do what the account may do while root copies."""
+        os.rename(theirs / "copy.new", theirs / "taken")
+        os.symlink(place / "elsewhere", theirs / "copy.new")
+        monkeypatch.undo()
+        write_stamp(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(home_copy, "write_stamp", swap)
+    with pytest.raises(Permanent, match=f"unable to make {theirs}/copy: something else was put in its place"):
+        home_copy.copy_home(home, Home(str(theirs / "copy")))
+    assert os.listdir(place / "elsewhere") == []
