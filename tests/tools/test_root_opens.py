@@ -29,7 +29,8 @@ TAKE_PATHS = {
 }
 DESCRIPTORS = {"dir_fd", "src_dir_fd", "dst_dir_fd"}
 # By module and function: why it may.
-_COPY, _OWN = "queue_admin/checks/home_copy.py", "below the descriptor of HOME2.new, which root alone may enter until it is complete"
+_COPY = "queue_admin/checks/home_copy.py"
+_OWN = "below the descriptor of HOME2.new, which root alone may enter until it is complete"
 ALLOWED = {
     (_COPY, "copy_home"): "HOME2 is where its caller wants it",
     (_COPY, "_name_queues"): _OWN,
