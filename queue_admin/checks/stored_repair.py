@@ -11,7 +11,7 @@ import os
 import stat
 from collections import Counter
 
-from queue_admin.checks.message_paths import look_at
+from queue_admin.checks.message_paths import is_ours, look_at
 from queue_admin.checks.moving import SetAside
 from queue_admin.checks.stored_records import is_link
 from queue_admin.home.modes import ONDEMAND, ONDEMAND_MODES, ONDEMAND_ORDERS
@@ -82,8 +82,8 @@ class StoredMender:
         """Return the records that the cluster has now."""
         path = f"{self._top}/{domain}/{number}{SUFFIX}"
         found = look_at(path)
-        if found is None or not stat.S_ISREG(found.st_mode):
-            self._aside.put({f"{number}{SUFFIX}": path}, domain, "it is not a regular file")
+        if found is None or not is_ours(found):
+            self._aside.put({f"{number}{SUFFIX}": path}, domain, "it is not a regular file of the queue's owner")
             return []
         data = _read_start(path)
         cluster = unpack_cluster(data)
@@ -186,7 +186,8 @@ class StoredMender:
         directory = f"{self._top}/{domain}"
         for below in ONDEMAND_ORDERS:
             for name in _names(f"{directory}/{below}"):
-                self._commit.unlink(f"{directory}/{below}/{name}")
+                if not stat.S_ISDIR(os.lstat(f"{directory}/{below}/{name}").st_mode):
+                    self._commit.unlink(f"{directory}/{below}/{name}")
         for path in (*(f"{directory}/{below}" for below in (*ONDEMAND_ORDERS, "mess")), directory):
             try:
                 os.rmdir(path)
