@@ -9,6 +9,7 @@ Failures of every kind are Z or D reports, not exit codes.
 """
 
 import contextlib
+import time
 from collections.abc import Callable
 
 from queue_base.errors import Temporary, reason
@@ -55,7 +56,8 @@ async def _deliver(
     except OSError as error:
         return pack_alone([], (TEMPORARY, no_message(reason(error))))
     try:
-        transaction = Transaction(sender, recipients, message.size)
+        until = time.monotonic() + setup.config.job_seconds
+        transaction = Transaction(sender, recipients, message.size, until=until)
         key = setup.options.find(sender, nexthop)
         await deliver(setup, pool, nexthop, key, sender, transaction, message, trace)
     finally:

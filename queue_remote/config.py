@@ -7,7 +7,8 @@
     ondemand        relays of single domains, which precede those of smtproutes (queue_wire.control.ondemand)
     localroutes     LMTP servers for local recipients (queue_wire.control.localroutes)
     timeoutconnect  seconds for one connection to be established; default 60
-    timeoutremote   seconds for each reply, and for each piece of a message to be sent; default 1200
+    timeoutremote   seconds for each reply, and for each piece of a message to be sent; default 1200. Both together are
+                    the seconds of a job, apart from those that the message and the reply to it take
     connectionidle  seconds that a connection waits for the next job to its nexthop, 0 for none; default 5
     connectionmessages  messages that one connection carries at most; default 100
     resolver        DNS servers that replace those of /etc/resolv.conf: one address, address:port or
@@ -152,6 +153,11 @@ class RemoteConfig:
         self.reply_timeout = NUMBERS["timeoutremote"][0]
         self.connection_idle = NUMBERS["connectionidle"][0]
         self.connection_messages = NUMBERS["connectionmessages"][0]
+
+    @property
+    def job_seconds(self) -> float:
+        """The seconds of a job, from its beginning to the reply to DATA, or until it has no further address to try."""
+        return self.connect_timeout + self.reply_timeout
 
 
 def read_config(home: Home) -> RemoteConfig:

@@ -198,9 +198,9 @@ class RemoteDaemon:
         """Return whether a job is for the host of a reversed connection: not a first attempt."""
         return job.path.startswith(b"ondemand/") and job.nexthop in self._reversed
 
-    def _start_task(self, job: Job, begun: Transaction | None = None) -> None:
-        """Start a task for a job; `begun` is the transaction that it has had, if it has."""
-        task = self._loop.create_task(self._run_job(job, begun))
+    def _start_task(self, job: Job, until: float = 0.0, begun: Transaction | None = None) -> None:
+        """Start a task for a job; `until` is its limit and `begun` the transaction that it has had, if it has."""
+        task = self._loop.create_task(self._run_job(job, until, begun))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -211,9 +211,9 @@ class RemoteDaemon:
             verdicts = [(TEMPORARY, internal_error("unable to understand the job"))] * max(1, len(fields) - 3)
             self._put(pack_report(Report(int(number), MESSAGE_SCOPE, verdicts)))
 
-    async def _run_job(self, job: Job, begun: Transaction | None) -> None:
+    async def _run_job(self, job: Job, until: float, begun: Transaction | None) -> None:
         try:
-            report = await self._deliver(job, begun)
+            report = await self._deliver(job, until, begun)
         except Exception as error:
             self._defer_by_bug(job, error)
         else:
@@ -250,7 +250,8 @@ class RemoteDaemon:
         try:
             message = self._read_small(setup, job)
             if message is not None and (not message.eight_bit or b"8BITMIME" in connection.client.extensions):
-                transaction = Transaction(job.sender, job.recipients, message.size, message.eight_bit)
+                until = time.monotonic() + setup.config.job_seconds
+                transaction = Transaction(job.sender, job.recipients, message.size, message.eight_bit, until)
         finally:
             if transaction is None or transaction.done:
                 self._pool.give(key, connection)
@@ -282,13 +283,13 @@ class RemoteDaemon:
         """Report on a job that a connection has carried. If it was not attempted, a task tries other connections."""
         self._pool.give(key, connection)
         if transaction.too_many:
-            self._start_task(job, transaction)
+            self._start_task(job, transaction.until, transaction)
         elif transaction.done:
             self._put(pack_report(Report(job.number, MESSAGE_SCOPE, transaction.verdicts())))
         else:
-            self._start_task(job)
+            self._start_task(job, transaction.until)
 
-    async def _deliver(self, job: Job, begun: Transaction | None) -> Report:
+    async def _deliver(self, job: Job, until: float, begun: Transaction | None) -> Report:
         try:
             setup = self._setup.get()
         except Temporary as error:
@@ -303,8 +304,9 @@ class RemoteDaemon:
         if job.path == RELEASE:
             clean = await self._reversed.release(job.nexthop)
             return Report(job.number, MESSAGE_SCOPE, [(SUCCESS if clean else TEMPORARY, b"")])
+        until = until or time.monotonic() + setup.config.job_seconds
         if self._is_reversed(job):
-            return await self._deliver_reversed(setup, job)
+            return await self._deliver_reversed(setup, job, until)
         parts = split_job(setup, job)
         if begun is not None and (len(parts) > 1 or parts[0].options.program):
             # The control files were changed meanwhile. Who is left is tried again by them.
@@ -312,18 +314,17 @@ class RemoteDaemon:
         if len(parts) > 1:
             # In random order, so that a nexthop that hangs does not keep the same others waiting at each attempt.
             random.shuffle(parts)
-        deadline = time.monotonic() + setup.config.connect_timeout + setup.config.reply_timeout
         outcomes: list[tuple[JobPart, PartOutcome]] = []
         # One after the other: the limit of jobs at once assumes that a job has one connection.
         for part in parts:
-            if outcomes and time.monotonic() > deadline:
+            if outcomes and time.monotonic() > until:
                 outcome = _defer(len(part.recipients), no_time_left())
             else:
-                outcome = await self._deliver_part(setup, job, part, begun, deadline)
+                outcome = await self._deliver_part(setup, job, part, begun, until)
             outcomes.append((part, outcome))
         return join_outcomes(job, outcomes)
 
-    async def _deliver_reversed(self, setup: Setup, job: Job) -> Report:
+    async def _deliver_reversed(self, setup: Setup, job: Job, until: float) -> Report:
         try:
             connection = await self._reversed.find(job.nexthop)
         except OSError as error:
@@ -332,7 +333,6 @@ class RemoteDaemon:
         async def send(transaction: Transaction, message: Message) -> bytes:
             return await deliver_reversed(setup, connection, job.sender, transaction, message)
 
-        until = time.monotonic() + setup.config.connect_timeout + setup.config.reply_timeout
         return Report(job.number, *await self._deliver_groups(job, job.recipients, send, None, until))
 
     async def _deliver_part(
@@ -368,25 +368,30 @@ class RemoteDaemon:
         scope = MESSAGE_SCOPE
         if begun is None:
             try:
-                scope, begun = await self._deliver_group(job, recipients, send)
+                scope, begun = await self._deliver_group(job, recipients, send, until)
             except OSError as error:
                 return _defer(len(recipients), _unreadable(job, error))
         groups = SmallerGroups(begun)
         while time.monotonic() < until and (group := groups.next()):
+            some = [recipients[place] for place in group]
             try:
-                _, transaction = await self._deliver_group(job, [recipients[place] for place in group], send)
+                _, transaction = await self._deliver_group(job, some, send, until)
             except OSError:
                 break
             groups.take(group, transaction)
         return PartOutcome(scope, groups.verdicts)
 
     async def _deliver_group(
-        self, job: Job, recipients: list[bytes], send: Callable[[Transaction, Message], Awaitable[bytes]]
+        self,
+        job: Job,
+        recipients: list[bytes],
+        send: Callable[[Transaction, Message], Awaitable[bytes]],
+        until: float,
     ) -> tuple[bytes, Transaction]:
         """Carry out a transaction; return the report's scope, and it. Raises OSError if the message cannot be read."""
         message = self._open_message(job)
         try:
-            transaction = Transaction(job.sender, recipients, message.size)
+            transaction = Transaction(job.sender, recipients, message.size, until=until)
             return await send(transaction, message), transaction
         finally:
             message.close()

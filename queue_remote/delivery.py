@@ -44,9 +44,8 @@ async def deliver(
     forms = Forms(setup, message, sender, signed=b"@" not in nexthop)
     try:
         await forms.prepare()
-        until = time.monotonic() + setup.config.connect_timeout + setup.config.reply_timeout
         # A connection that died while it was idle did not receive the message: the next one, or a new one, sends it.
-        while time.monotonic() < until and (connection := pool.take(key)) is not None:
+        while time.monotonic() < transaction.until and (connection := pool.take(key)) is not None:
             if await _transact(pool, key, connection, transaction, forms):
                 return MESSAGE_SCOPE
             failure = connection.client.failure
@@ -82,7 +81,7 @@ async def _deliver_anew(
     # The administrator, or the sender of an address literal, may have chosen this very host.
     chosen = route.relayed or nexthop.startswith(b"[")
     ours = frozenset[bytes]() if chosen else own_names(setup.config.me, key.options.helohost)
-    opener = Opener(key, nexthop, pool, trace, ours)
+    opener = Opener(key, nexthop, pool, trace, ours, transaction.until)
     for target in route.targets:
         if time.monotonic() > opener.until:
             break
@@ -131,7 +130,7 @@ async def probe(setup: Setup, pool: Pool, nexthop: bytes, key: ConnectionKey) ->
         if connection is None:
             route = await setup.router.find(nexthop, setup.tls_planner.secure)
             ours = frozenset[bytes]() if route.relayed else own_names(setup.config.me, key.options.helohost)
-            opener = Opener(key, nexthop, pool, None, ours)
+            opener = Opener(key, nexthop, pool, None, ours, time.monotonic() + setup.config.job_seconds)
             for target in route.targets:
                 if connection is None and time.monotonic() <= opener.until:
                     connection = await _open(setup, opener, nexthop, route, target)

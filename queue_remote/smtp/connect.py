@@ -44,8 +44,9 @@ class Opener:
     """
 
     def __init__(
-        self, key: ConnectionKey, nexthop: bytes, pool: Pool, trace: Trace | None, ours: frozenset[bytes]
+        self, key: ConnectionKey, nexthop: bytes, pool: Pool, trace: Trace | None, ours: frozenset[bytes], until: float
     ) -> None:
+        """No target is tried after `until`, and a connection must be READY by then."""
         self._key = key
         self._nexthop = nexthop
         self._ours = ours
@@ -56,8 +57,7 @@ class Opener:
         self._answer: Verdict | None = None
         self._no_source: Verdict | None = None
         self.scope = HOST_SCOPE
-        # No target is tried after this time. Each attempt has limits of its own.
-        self.until = time.monotonic() + key.config.connect_timeout + key.config.reply_timeout
+        self.until = until
 
     @property
     def failure(self) -> Verdict:
@@ -185,7 +185,7 @@ class Opener:
         """Return a connection. Raises OSError (also TimeoutError), and Unroutable if the fault is this host's."""
         config = self._key.config
         source = self._source(address)
-        new = functools.partial(Connection, client, config.reply_timeout, self._trace, tls_timeout)
+        new = functools.partial(Connection, client, config.reply_timeout, self._trace, tls_timeout, self.until)
         make = cast("Callable[[], asyncio.Protocol]", new)
         loop = asyncio.get_running_loop()
         self._pool.close_oldest_if_full()

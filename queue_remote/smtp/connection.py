@@ -12,7 +12,7 @@ transaction's turn, or the reply to the dot takes long, the transaction has not 
 
 Nothing that the server does raises: it ends in client.failure or in the transaction's verdict. Each wait is bounded by
 `timeout`. So is the sum of many waits, for servers that send a little now and then: `timeout` for the opening, three
-times that for the envelope, and a least rate for the message.
+times that for the envelope, and a least rate for the message. All of it, up to the final dot, has the time of the job.
 """
 
 import asyncio
@@ -91,14 +91,20 @@ class Connection:
     )
 
     def __init__(
-        self, client: SmtpClient, timeout: float, trace: Trace | None = None, tls_timeout: float = NEVER
+        self,
+        client: SmtpClient,
+        timeout: float,
+        trace: Trace | None = None,
+        tls_timeout: float = NEVER,
+        until: float = NEVER,
     ) -> None:
-        """`tls_timeout`: seconds for STARTTLS and the handshake."""
+        """`tls_timeout`: seconds for STARTTLS and the handshake. `until`: the time by which it must be READY."""
         self.client = client
         self._tls_timeout = tls_timeout
         self._opening_limit = NEVER
         self.on_end: Callable[[Connection], None] = _ignore
         self._clock = ProgressTimer(asyncio.get_running_loop(), timeout, self._on_timeout)
+        self._clock.bound = until
         self._trace = trace
         self._paused = False
         # The rest of a message waits for the next turn of the event loop.
@@ -332,6 +338,7 @@ class Connection:
         self._begun -= self._begun > 0
         if self._begun:
             # The replies to an envelope that was sent behind the message are next.
+            self._clock.bound = self._carried[0].until
             self._clock.allow(ENVELOPE_TIMEOUTS * self._clock.timeout)
         self._sending = None
         self._finished.append(transaction)
@@ -352,6 +359,7 @@ class Connection:
         while carried:
             state = client.state
             if state is _READY:
+                self._clock.bound = carried[0].until
                 self._clock.allow(ENVELOPE_TIMEOUTS * self._clock.timeout)
                 self._begin(carried[0])
             elif state is _MESSAGE:
@@ -391,6 +399,7 @@ class Connection:
         """Send a small message as a whole, with what is to follow it in the same write."""
         client, carried = self.client, self._carried
         client.message_sent()
+        self._clock.bound = NEVER
         self._dot_sent = self._clock.allow(self._clock.timeout)
         if self._trace is not None:
             self._trace.sent(len(wire))
@@ -420,10 +429,14 @@ class Connection:
                 self._apply(client.abandon(reason(error)))
                 self._end()
                 return
-            clock.limit = sending.limit(clock.timeout)
+            clock.limit = min(sending.limit(clock.timeout), clock.bound + sending.sent / RATE_MIN)
+            # What was written before was taken.
+            clock.progress()
             self._transport.write(wire)
             if sending.ended:
                 client.message_sent()
+                # The server may have the message already: the reply has its time.
+                clock.bound = NEVER
                 self._dot_sent = clock.allow(clock.timeout)
                 self._sending = None
                 if self._trace is not None:

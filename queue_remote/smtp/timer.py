@@ -11,16 +11,20 @@ NEVER = float("inf")
 
 
 class ProgressTimer:
-    """Calls `expired` after `timeout` seconds without progress, or at the time `limit` (of time.monotonic)."""
+    """Calls `expired` after `timeout` seconds without progress, or at the time `limit` (of time.monotonic).
 
-    __slots__ = ("_deadline", "_expired", "_loop", "_timer", "limit", "timeout")
+    No limit that `allow` sets is later than `bound`.
+    """
+
+    __slots__ = ("_deadline", "_expired", "_fires", "_loop", "_timer", "bound", "limit", "timeout")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float, expired: Callable[[], None]) -> None:
-        self.limit = NEVER
+        self.limit = self.bound = NEVER
         self.timeout = timeout
         self._loop = loop
         self._expired = expired
         self._deadline = NEVER
+        self._fires = NEVER
         self._timer: asyncio.TimerHandle | None = None
 
     def progress(self) -> float:
@@ -28,26 +32,22 @@ class ProgressTimer:
         now = time.monotonic()
         deadline = now + self.timeout
         self._deadline = deadline if deadline < self.limit else self.limit
-        if self._timer is None:
-            self._timer = self._loop.call_later(self.timeout, self._on_timer)
+        if self._timer is None or self._deadline < self._fires:
+            self._set_timer(self._deadline - now)
         return now
 
     def allow(self, seconds: float) -> float:
         """Set the limit to so many seconds from now, and start the timeout again. Return the time."""
         self.limit = NEVER
         now = self.progress()
-        self.limit = now + seconds
-        if self.limit < self._deadline:
-            self._deadline = self.limit
+        self.limit = min(now + seconds, self.bound)
+        self._hasten()
         return now
 
     def shorten(self, seconds: float) -> None:
         """Set the limit to so many seconds from now, if that is sooner."""
         self.limit = min(self.limit, time.monotonic() + seconds)
-        if self.limit < self._deadline:
-            self._deadline = self.limit
-            self.stop()
-            self._timer = self._loop.call_later(max(0.0, self.left()), self._on_timer)
+        self._hasten()
 
     def left(self) -> float:
         """Return the seconds until the limit."""
@@ -55,9 +55,8 @@ class ProgressTimer:
 
     def set(self, seconds: float) -> None:
         """Expire after so many seconds, without regard to progress."""
-        self.stop()
         self.limit = self._deadline = time.monotonic() + seconds
-        self._timer = self._loop.call_later(seconds, self._on_timer)
+        self._set_timer(seconds)
 
     def rest(self) -> None:
         """Do not expire until there is progress again."""
@@ -74,13 +73,25 @@ class ProgressTimer:
             self._timer.cancel()
             self._timer = None
 
+    def _hasten(self) -> None:
+        """Expire at the limit, if that is sooner."""
+        if self.limit < self._deadline:
+            self._deadline = self.limit
+            if self._deadline < self._fires:
+                self._set_timer(self.left())
+
+    def _set_timer(self, seconds: float) -> None:
+        self.stop()
+        self._fires = time.monotonic() + seconds
+        self._timer = self._loop.call_later(max(0.0, seconds), self._on_timer)
+
     def _on_timer(self) -> None:
         self._timer = None
         left = self._deadline - time.monotonic()
         if left <= 0:
             self._expired()
         elif left != NEVER:
-            self._timer = self._loop.call_later(left, self._on_timer)
+            self._set_timer(left)
 
 
 def _do_nothing() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from queue_remote import report_text
 from queue_remote.message.file import Message
 from queue_remote.report_text import Verdict, describe_failure, describe_rejection
+from queue_remote.smtp.timer import NEVER
 from queue_smtp.client import (
     Event,
     Problem,
@@ -40,6 +41,7 @@ class Transaction:
     """The envelope of one message, and the verdicts.
 
     `size` is the message's as RFC 1870 counts it, 0 if it is not known; `eight_bit` says that it has 8-bit bytes.
+    `until` is the time (of time.monotonic) by which the server must want the message.
     `own` has, for each recipient, the verdict on it alone, or None. `verdict` is that on the message, None until
     the transaction is done.
 
@@ -51,16 +53,19 @@ class Transaction:
     __slots__ = (
         *("_answered", "_forward_paths", "_peer", "_rejected", "_reverse_path", "_sendable", "_too_many"),
         "_unsendable",
-        *("content", "eight_bit", "given", "over", "own", "size", "verdict"),
+        *("content", "eight_bit", "given", "over", "own", "size", "until", "verdict"),
     )
 
-    def __init__(self, sender: bytes, recipients: list[bytes], size: int, eight_bit: bool = False) -> None:
+    def __init__(
+        self, sender: bytes, recipients: list[bytes], size: int, eight_bit: bool = False, until: float = NEVER
+    ) -> None:
         self.size = size
         self.eight_bit = eight_bit
         self.verdict: Verdict | None = None
         self.content: Message | bytes = b""
         self.over: Callable[[], None] = _ignore
         self.given = 0.0
+        self.until = until
         self._peer = b""
         # How many of the sendable recipients the server has answered for, and those that it refused.
         self._answered = 0

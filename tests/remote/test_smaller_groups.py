@@ -1,5 +1,6 @@
 """A server that takes fewer recipients a message than there are gets all of them at once, in several transactions."""
 
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -15,9 +16,13 @@ Judge = Callable[[bytes, list[bytes]], bytes]
 
 
 class ChoosyServer:
-    """Takes what `judge` accepts: `taken` has the recipients of each message, `asked` how often each was tried."""
+    """Takes what `judge` accepts, in so many seconds a message.
 
-    def __init__(self, judge: Judge, pipelining: bool = True) -> None:
+    `taken` has the recipients of each message, `asked` how often each was tried.
+    """
+
+    def __init__(self, judge: Judge, pipelining: bool = True, seconds: float = 0.0) -> None:
+        self._seconds = seconds
         self.taken: list[list[bytes]] = []
         self.asked: Counter[bytes] = Counter()
         self._judge = judge
@@ -39,7 +44,7 @@ class ChoosyServer:
                 peer.hear_message()
                 self.taken.append(accepted)
                 accepted = []
-                peer.say(b"250 taken")
+                peer.drip(b"250 taken\r\n", self._seconds)
             elif line == b"DATA":
                 peer.say(b"554 nobody")
             elif line == b"QUIT":
@@ -119,3 +124,14 @@ def test_one_that_is_deferred_among_those_that_are_too_many_does_not_hold_them_u
     report = deliver(home, server)
     assert [letter for letter, _ in report.verdicts] == [b"Z" if to == FIFTY[7] else b"K" for to in FIFTY]
     assert server.asked[FIFTY[7]] == 2
+
+
+@pytest.mark.home(timeoutremote="4", timeoutconnect="1")
+def test_the_groups_of_a_job_have_its_time(home: RemoteHome) -> None:
+    begun = time.monotonic()
+    report = deliver(home, ChoosyServer(at_most(1, b"452 too many"), seconds=1.0))
+    # 50 seconds, if each group had its own.
+    assert time.monotonic() - begun < 25
+    taken = [letter for letter, _ in report.verdicts].count(b"K")
+    assert 1 <= taken < 50
+    assert [letter for letter, _ in report.verdicts] == [b"K"] * taken + [b"Z"] * (50 - taken)

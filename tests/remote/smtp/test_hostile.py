@@ -55,6 +55,24 @@ def test_a_server_that_takes_its_time_for_each_recipient_does_not_get_it_for_all
     assert b"At RCPT: no answer in time" in report.verdicts[0][1]
 
 
+@pytest.mark.home(timeoutremote="4", timeoutconnect="1")
+def test_a_job_has_timeoutconnect_and_timeoutremote_in_all_until_its_message_is_wanted(home: RemoteHome) -> None:
+    def script(peer: Peer) -> None:
+        peer.drip(b"220 hi\r\n", 1.5)
+        peer.hear()
+        peer.drip(b"250 hi\r\n", 1.5)
+        while True:
+            peer.hear()
+            peer.drip(b"250 ok\r\n", 0.3)
+
+    begun = time.monotonic()
+    report = deliver(home, script, recipients=100)
+    # 3 seconds for the opening and 12 for the envelope, if each had only its own.
+    assert 4 < time.monotonic() - begun < 12
+    assert [letter for letter, _ in report.verdicts] == [b"Z"] * 100
+    assert b"At RCPT: no answer in time" in report.verdicts[0][1]
+
+
 @pytest.mark.home(timeoutremote="1")
 def test_an_opening_in_many_slow_steps_has_timeoutremote_in_all(home: RemoteHome) -> None:
     def script(peer: Peer) -> None:

@@ -234,11 +234,13 @@ def judging(judge: Callable[[bytes, int], bytes]) -> Callable[[Peer], None]:
                 peer.say(mail)
             elif mail.startswith(b"2") and line == b"DATA":
                 peer.say(b"354 go")
-                peer.hear_message()
+                # An envelope that was sent behind a message may be taken back, with the connection.
+                while line and line != b".":
+                    line = peer.hear()
                 taken, mail = taken + 1, b""
                 peer.say(b"250 done")
             else:
-                peer.say(b"250 ok" if mail.startswith(b"2") else b"503 MAIL first")
+                peer.say(b"250 ok" if mail.startswith(b"2") or line == b"RSET" else b"503 MAIL first")
 
     return script
 
