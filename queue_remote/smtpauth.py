@@ -20,7 +20,7 @@ from queue_remote.report_text import no_credentials
 from queue_remote.route.order import Target
 from queue_remote.route.unroutable import Unroutable
 from queue_smtp.auth import Credentials
-from queue_wire.control.hostmap import find_key, host_key
+from queue_wire.control.hostmap import find_key, host_key, refuse_impossible
 from queue_wire.control.lines import numbered_lines
 from queue_wire.format_error import FormatError, InLine
 from queue_wire.pipes.report import MESSAGE_SCOPE, TEMPORARY
@@ -93,6 +93,7 @@ def unpack_logins(data: bytes) -> dict[bytes, Credentials]:
     for number, line in numbered_lines(data):
         with InLine(number):
             key, credentials = _unpack_login(line)
+            refuse_impossible(key.strip(b" \t"))
             logins[host_key(key)] = credentials
     return logins
 

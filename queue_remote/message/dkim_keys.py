@@ -24,7 +24,7 @@ from queue_base.durable import read_file
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_remote.config import find_fault
-from queue_wire.control.hostmap import find_key, host_key
+from queue_wire.control.hostmap import find_key, host_key, refuse_impossible
 from queue_wire.control.lines import numbered_lines
 from queue_wire.format_error import FormatError, InLine, quoted
 
@@ -126,6 +126,7 @@ def unpack_key(line: bytes) -> tuple[bytes, KeyLine]:
     parts = line.split(b":", 2)
     if len(parts) != 3 or not parts[2].strip():
         raise FormatError(f"not domain:selector:keyfile: {quoted(line)}")
+    refuse_impossible(parts[0].strip(b" \t"))
     key = host_key(parts[0])
     domain = key.removeprefix(b".")
     selector = parts[1].strip()

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from queue_wire.address import address_key
-from queue_wire.control.hostmap import find_key, host_key
+from queue_wire.control.hostmap import find_key, host_key, refuse_impossible
 from queue_wire.control.lines import numbered_lines, unpack_ranged
 from queue_wire.control.rewrite import LOCAL, REMOTE, Rules, rewrite
 from queue_wire.control.smtproutes import Routes, find_nexthop, unpack_relays
@@ -120,6 +120,7 @@ def unpack_rates(data: bytes) -> list[LimitLine]:
 
 def _named(name: bytes, file: str, number: int) -> LimitLine:
     where = ((file, number),)
+    refuse_impossible(name)
     if b"@" in name:
         return LimitLine(name, where, recipient=address_key(name))
     if not name.strip(b"."):

@@ -9,25 +9,39 @@ its leading dot, then that with the empty key (qmail-remote(8)). Case and a fina
 equal to their A-labels.
 """
 
+import re
 from collections.abc import Callable, Container, Mapping
 from typing import TypeVar
 
-from queue_wire.address import domain_key
-from queue_wire.format_error import InLine
+from queue_wire.address import address_key, domain_key
+from queue_wire.format_error import FormatError, InLine, quoted
 
 Value = TypeVar("Value")
+
+_HOST = re.compile(rb"[!-~]*")
 
 
 def unpack_hosts(entries: Mapping[bytes, tuple[int, bytes]], unpack: Callable[[bytes], Value]) -> dict[bytes, Value]:
     """Return {key: unpack(value)} for the map of a control file (queue_wire.control.lines.numbered_map).
 
-    Raises LineError if `unpack` raises FormatError.
+    Raises LineError for a key that no host has, and if `unpack` raises FormatError.
     """
     found = {}
     for key, (number, value) in entries.items():
         with InLine(number):
+            refuse_impossible(key.strip(b" \t"))
             found[host_key(key)] = unpack(value)
     return found
+
+
+def refuse_impossible(key: bytes) -> None:
+    """Raise FormatError for a key, a host or an address, that can match nothing because of bytes in its host.
+
+    Without that a no-break space, which nobody sees, would take all effect from a line.
+    """
+    host = address_key(key).rpartition(b"@")[2]
+    if not _HOST.fullmatch(host):
+        raise FormatError(f"no host has these bytes in its name, so the line would have no effect: {quoted(key)}")
 
 
 def host_key(key: bytes) -> bytes:

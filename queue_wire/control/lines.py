@@ -1,7 +1,8 @@
 """Control files (qmail-control(5)): one line, a list of lines, a number, or a map of `key:value` lines.
 
 Trailing spaces, tabs and carriage returns of a line are ignored. In lists and maps, empty lines and lines that begin
-with `#` are ignored, but are counted in the line numbers of errors. Keys of maps and entries of sets ignore case
+with `#` are ignored, but are counted in the line numbers of errors. A byte order mark at the beginning is ignored: some
+editors write one. Keys of maps and entries of sets ignore case
 (ASCII).
 """
 
@@ -9,6 +10,7 @@ from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
 _UNITS = {b"K": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NUMBER_MAX = 10**18 - 1
 _YEARS = 10 * 365 * 86400
 # (default, least, most) of each control file that is a number. Those of times are in seconds.
@@ -59,11 +61,12 @@ SIZES = {
 
 def unpack_line(data: bytes) -> bytes:
     """Return the first line; empty if the file is empty."""
-    return data.split(b"\n", 1)[0].rstrip(b" \t\r")
+    return data.removeprefix(_BYTE_ORDER_MARK).split(b"\n", 1)[0].rstrip(b" \t\r")
 
 
 def numbered_lines(data: bytes) -> list[tuple[int, bytes]]:
     """Return the lines that are not ignored, in order, each with its number in the file."""
+    data = data.removeprefix(_BYTE_ORDER_MARK)
     lines = ((number, line.rstrip(b" \t\r")) for number, line in enumerate(data.split(b"\n"), 1))
     return [(number, line) for number, line in lines if line and not line.startswith(b"#")]
 

@@ -13,7 +13,7 @@ recipients that it has with qmail, and mail that is queued already follows a cha
 """
 
 from queue_wire.address import address_key
-from queue_wire.control.hostmap import find_key, unpack_hosts
+from queue_wire.control.hostmap import find_key, refuse_impossible, unpack_hosts
 from queue_wire.control.lines import lines_without_colon, numbered_map
 from queue_wire.control.smtproutes import LMTP, Relays, Routes, unpack_relays
 from queue_wire.format_error import FormatError, InLine, LineError
@@ -41,6 +41,7 @@ def unpack_local_routes(data: bytes) -> Routes:
     for key, (number, value) in lines.items():
         if b"@" in key:
             with InLine(number):
+                refuse_impossible(key.strip(b" \t"))
                 routes[address_key(key.strip(b" \t"))] = _unpack_servers(value)
     return routes
 

@@ -13,6 +13,7 @@ Not a NamedTuple, because queue-inject, which must start fast, does not import t
 """
 
 from queue_wire.address import address_key
+from queue_wire.control.hostmap import refuse_impossible
 from queue_wire.control.lines import numbered_lines
 from queue_wire.files.envelope import CLASS_MAX, is_class_name
 from queue_wire.format_error import FormatError, InLine, quoted
@@ -69,6 +70,7 @@ def unpack_priority_rules(data: bytes) -> tuple[PriorityRule, ...]:
             if not is_class_name(name):
                 raise FormatError(f"not the name of a class: {quoted(name)}")
             if kind == b"sender":
+                refuse_impossible(value)
                 found.append(PriorityRule(None, address_key(value), name.decode("ascii")))
             elif value.isdigit() and len(value) <= 10 and int(value) <= _UID_MAX:
                 found.append(PriorityRule(int(value), b"", name.decode("ascii")))

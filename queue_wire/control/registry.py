@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from queue_wire.control.destinationlimits import unpack_limits, unpack_rates
+from queue_wire.control.hostmap import refuse_impossible
 from queue_wire.control.lines import (
     NUMBERS,
     SIZES,
@@ -287,6 +288,10 @@ def check(file: ControlFile, data: bytes) -> None:
     strays = lines_without_colon(data) if file.shape == MAP else []
     if strays and file.name not in _WHOLE:
         raise LineError(strays[0], NO_COLON)
+    if file.name in _KEYS:
+        for number, line in numbered_lines(data):
+            with InLine(number):
+                refuse_impossible(line.partition(b":")[0] if file.shape == MAP else line.lstrip())
     if file.name in _CHECKS:
         _CHECKS[file.name](data)
     elif file.shape == NUMBER:
@@ -297,6 +302,8 @@ def check(file: ControlFile, data: bytes) -> None:
         raise LineError(1, "it is empty; write this host's name into it")
 
 
+# Lists and maps of domains and addresses whose own readers take any bytes.
+_KEYS = frozenset(("locals", "percenthack", "virtualdomains", "rcpthosts", "badmailfrom", "relayrecipients"))
 NO_COLON = "it has no colon, and has no effect"
 # Their own readers refuse a line without a colon, and say what it is to be.
 _WHOLE = frozenset(("ondemand", "ondemandusers"))
@@ -373,6 +380,10 @@ def _check_submitters(data: bytes) -> None:
     from queue_wire.control.smtpdusers import unpack_submitters
 
     unpack_submitters(data)
+    for number, line in numbered_lines(data):
+        with InLine(number):
+            for sender in line.partition(b":")[2].split():
+                refuse_impossible(sender)
 
 
 def _check_program(data: bytes) -> None:

@@ -7,7 +7,7 @@ all others and for clients that name none, which must be there. The files, in PE
 from it to its authority, and its key. A path without a slash at its beginning is one in control/.
 """
 
-from queue_wire.control.hostmap import host_key
+from queue_wire.control.hostmap import host_key, refuse_impossible
 from queue_wire.control.lines import numbered_lines
 from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
@@ -23,6 +23,7 @@ def unpack_certificate_lines(data: bytes) -> dict[bytes, tuple[bytes, ...]]:
             files = tuple(rest.split())
             if not colon or not 0 < len(files) <= FILES_MAX:
                 raise FormatError(f"not NAME:FILE [FILE]: {quoted(line)}")
+            refuse_impossible(name)
             found[host_key(name)] = files
     if b"" not in found:
         raise LineError(1, "it has no line that begins with a colon, for clients that name no host")

@@ -9,7 +9,7 @@ from queue_base.control import read_number, read_size
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_wire.control.lines import NUMBERS, SIZES
-from queue_wire.control.registry import BY_NAME, FILES, NUMBER, SIZE, ControlFile, check, shown_size
+from queue_wire.control.registry import BY_NAME, FILES, NUMBER, SIZE, ControlFile, check, contents, shown_size
 from queue_wire.format_error import FormatError
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/configure.md"
@@ -90,6 +90,44 @@ def test_all_numbers_and_sizes_are_in_the_registry_with_their_defaults() -> None
 def test_a_value_that_cannot_be_used_is_named_with_its_line(name: str, data: bytes, why: str) -> None:
     with pytest.raises(FormatError, match=re.escape(why)):
         check(BY_NAME[name], data)
+
+
+@pytest.mark.parametrize("bytes_unseen", [b"\xc2\xa0", b"\xa0", b"\x01", b"\xe2\x80\xa8"])
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("locals", b"example.org%s"),
+        ("percenthack", b"%sexample.org"),
+        ("rcpthosts", b".example.org%s"),
+        ("badmailfrom", b"joe@example.org%s"),
+        ("relayrecipients", b"@example%s.org"),
+        ("virtualdomains", b"example.org%s:joe"),
+        ("smtproutes", b"example.org%s:relay.example"),
+        ("localroutes", b"example.org%s:lmtp:/s"),
+        ("localroutes", b"joe@example.org%s:lmtp:/s"),
+        ("submitters", b"joe:joe@example.org%s"),
+        ("priorityrules", b"sender:@example.org%s:bulk"),
+        ("destinationlimits", b"example.org%s concurrency=1"),
+        ("destinationrate", b"example.org%s:1/1"),
+        ("ondemand", b"example.org%s:etrn"),
+        ("smtpdcert", b"example.org%s:c\n:c"),
+    ],
+)
+def test_a_key_that_can_match_nothing_because_of_a_byte_that_nobody_sees_is_named_with_its_line(
+    name: str, line: bytes, bytes_unseen: bytes
+) -> None:
+    whole = b"# \xc2\xa0 is allowed here\n" + line.replace(b"%s", bytes_unseen) + b"\n"
+    with pytest.raises(FormatError, match="line 2: "):
+        check(BY_NAME[name], whole)
+    check(BY_NAME[name], line.replace(b"%s", b"") + b"\n")
+
+
+@pytest.mark.parametrize("name", ["locals", "virtualdomains", "smtproutes", "concurrencylocal", "me", "longlines"])
+def test_a_byte_order_mark_at_the_beginning_of_a_file_is_no_part_of_its_first_line(name: str) -> None:
+    data = {"concurrencylocal": b"5\n", "longlines": b"fail\n"}.get(name, b"example.org:relay.example\n")
+    file = BY_NAME[name]
+    check(file, b"\xef\xbb\xbf" + data)
+    assert contents(file, b"\xef\xbb\xbf" + data) == contents(file, data)
 
 
 @pytest.mark.parametrize(("name", "data"), [("concurrencylocal", b"0\n"), ("locals", b"# none\n")])
