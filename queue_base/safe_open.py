@@ -71,9 +71,10 @@ def open_file_below(top: int | str, path: str, owners: "Container[int]", flags: 
 def open_given(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """Return a descriptor of `path`, which may lead through directories of other accounts. Raises OSError, UnsafePath.
 
-    A link is followed if root or the caller owns its directory, and the link, too, where others may write that. In a
-    directory that others may write, a file is not opened that belongs to neither its owner nor the caller, if not
-    everybody may read it: it may be another name of somebody's. The descriptor is as that of `open_below`.
+    A link is followed if root or the caller owns its directory, and the link, too, where others may write that. A file
+    in a directory that others may write may be another name of somebody's. So if it belongs to neither the directory's
+    owner nor the caller, it is opened for reading if everybody may read it, and for writing if it has one name. The
+    descriptor is as that of `open_below`; O_TRUNC would come before these checks.
     """
     directory, name, _ = _walk(path)
     try:
@@ -83,7 +84,9 @@ def open_given(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
                 found = os.fstat(handle)
                 # What root alone may read must not be read for another account.
                 known = found.st_uid == above.st_uid or (found.st_uid == os.geteuid() != 0)
-                if stat.S_ISREG(found.st_mode) and not (known or found.st_mode & stat.S_IROTH):
+                reads = flags & os.O_ACCMODE == os.O_RDONLY
+                harmless = found.st_mode & stat.S_IROTH if reads else found.st_nlink == 1
+                if stat.S_ISREG(found.st_mode) and not (known or harmless):
                     raise UnsafePath(f"it belongs to uid {found.st_uid}, its directory to uid {above.st_uid}")
         except BaseException:
             os.close(handle)

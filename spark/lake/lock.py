@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from queue_base.errors import Temporary
+from queue_base.safe_open import open_given
 from spark.runtime.places import Place
 
 LOCK = "_lock"
@@ -34,7 +35,8 @@ def locked(place: Place) -> Iterator[None]:
 
 @contextmanager
 def _locked_here(place: Place, path: str) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    # It is truncated below, and another account may own the lake: what a link leads to is not ours.
+    descriptor = open_given(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

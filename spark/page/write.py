@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from queue_base.errors import Temporary, reason
+from queue_base.safe_open import resolve_given
 from spark.page.document import make_page
 from spark.page.gather import NANO, gather
 from spark.page.scales import when
@@ -34,9 +35,12 @@ def describe(view: View) -> str:
 
 
 def replace(target: Path, content: bytes) -> None:
-    """Give a file, or the one that a link leads to, its new content at once. Raises Temporary; then it is as it was."""
-    place = os.path.realpath(target)
+    """Give a file, or the one that a link leads to, its new content at once. Raises Temporary; then it is as it was.
+
+    No link is followed that another account may have put there.
+    """
     try:
+        place = resolve_given(str(target))
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=os.path.dirname(place))
         try:
             with os.fdopen(handle, "wb") as file:

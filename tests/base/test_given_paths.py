@@ -96,6 +96,16 @@ def test_another_name_of_somebodys_file_is_refused_unless_everybody_may_read_it(
     os.close(open_given(str(joes / "fifo")))  # The caller has to check what it is.
 
 
+def test_another_name_of_somebodys_file_is_not_opened_for_writing_though_everybody_may_read_it(
+    place: Path, joes: Path
+) -> None:
+    os.link(make(place / "public", 0o644), joes / "name")
+    with pytest.raises(UnsafePath, match=f"it belongs to uid 0, its directory to uid {JOE}"):
+        open_given(str(joes / "name"), os.O_RDWR)
+    for _ in range(2):  # What root has made there itself.
+        os.close(open_given(str(joes / "lock"), os.O_RDWR | os.O_CREAT, 0o600))
+
+
 def test_links_that_lead_round_in_circles_end(place: Path) -> None:
     link(place / "a", "b")
     link(place / "b", "a/x")

@@ -1,0 +1,53 @@
+"""A lake, or a directory for its page, that another account owns: root writes through no link of that account's."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from queue_base.errors import Temporary
+from spark.lake.lock import LOCK, locked
+from spark.page.write import replace
+from spark.runtime.places import LocalPlace
+from support.tools import need_root
+
+ACCOUNT = 60001  # A number that nobody has.
+
+
+@pytest.fixture
+def theirs() -> Iterator[Path]:
+    """A directory of the account, beside a file of root's."""
+    need_root()
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="queue-lake-") as name:
+        Path(name).chmod(0o755)
+        Path(name, "ours").write_text("ours")
+        Path(name, "theirs").mkdir()
+        os.chown(f"{name}/theirs", ACCOUNT, ACCOUNT)
+        yield Path(name, "theirs")
+
+
+def test_the_lock_of_a_lake_is_no_link(theirs: Path) -> None:
+    (theirs / LOCK).symlink_to("../ours")
+    with pytest.raises(OSError, match="_lock is a symbolic link"), locked(LocalPlace(str(theirs))):
+        pass
+    os.unlink(theirs / LOCK)
+    os.link(theirs.parent / "ours", theirs / LOCK)
+    with pytest.raises(OSError, match="it belongs to uid 0"), locked(LocalPlace(str(theirs))):
+        pass
+    assert (theirs.parent / "ours").read_text() == "ours"
+    os.unlink(theirs / LOCK)
+    for _ in range(2):
+        with locked(LocalPlace(str(theirs))):
+            pass
+
+
+def test_a_page_replaces_nothing_that_a_link_of_another_account_leads_to(theirs: Path) -> None:
+    (theirs / "page.html").symlink_to("../ours")
+    with pytest.raises(Temporary, match="is a symbolic link; it is as it was"):
+        replace(theirs / "page.html", b"page")
+    assert (theirs.parent / "ours").read_text() == "ours"
+    (theirs.parent / "link").symlink_to("ours")
+    replace(theirs.parent / "link", b"page")
+    assert (theirs.parent / "ours").read_text() == "page" and (theirs.parent / "link").is_symlink()
