@@ -15,10 +15,10 @@ TOP = Path(__file__).parents[2]
 # What runs as root before, or without, be_owner.
 ROOT = (
     "queue_admin/aliases", "queue_admin/checks/home_copy.py", "queue_admin/checks/queue_stamp.py",
-    "queue_admin/commands/home", "queue_admin/home", "queue_admin/settings", "queue_admin/start.py",
-    "queue_admin/system_accounts.py", "queue_admin/users", "queue_base/accounts.py", "queue_base/daemon/lock.py",
-    "queue_base/safe_open.py", "queue_base/users.py", "queue_local/config.py", "queue_local/deliveries.py",
-    "queue_local/jobs.py", "queue_local/main.py",
+    "queue_admin/commands/home", "queue_admin/home", "queue_admin/restarts.py", "queue_admin/settings",
+    "queue_admin/start.py", "queue_admin/system_accounts.py", "queue_admin/users", "queue_base/accounts.py",
+    "queue_base/daemon/lock.py", "queue_base/safe_open.py", "queue_base/users.py", "queue_local/config.py",
+    "queue_local/deliveries.py", "queue_local/jobs.py", "queue_local/main.py",
 )  # fmt: skip
 # Calls that take a path. Without one of DESCRIPTORS among the arguments, the path is a whole one.
 TAKE_PATHS = {
