@@ -31,7 +31,10 @@ class ThisHost:
         now = time.monotonic()
         if now - self._read_at >= REFRESH_SECONDS:
             self._read_at = now
-            self._addresses = _interface_addresses()
+            try:
+                self._addresses = _interface_addresses()
+            except OSError:
+                pass  # Without netlink, as in a sandbox, only names and loopback addresses tell. Mail goes on.
         parsed = ipaddress.ip_address(address)
         # A connection to ::ffff:127.0.0.1 goes to 127.0.0.1.
         plain = getattr(parsed, "ipv4_mapped", None) or parsed

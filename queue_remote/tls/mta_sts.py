@@ -36,6 +36,7 @@ FETCHES_MAX = 100
 FAILURE_SECONDS = 300.0
 # A policy that is older than this, or than half of its max_age, is fetched again.
 REFRESH_SECONDS = 86400.0
+PIECES_A_TURN = 50
 PATH = "/.well-known/mta-sts.txt"
 HTTPS_PORT = 443
 # For a whole fetch, from the first connection to the last byte.
@@ -310,8 +311,13 @@ async def _body(host: str, response: Any) -> bytes:
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise NoPolicy(f"{host} has a compressed file at {PATH}")
     body = b""
+    pieces = 0
     async for data in response.aiter_raw():
         body += data
         if len(body) > POLICY_MAX:
             raise NoPolicy(f"{host} has more than {POLICY_MAX} bytes at {PATH}")
+        pieces += 1
+        if pieces % PIECES_A_TURN == 0:
+            # What has come may be thousands of chunks of a byte, which are parsed without waiting for anything.
+            await asyncio.sleep(0)
     return body

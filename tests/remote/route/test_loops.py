@@ -1,12 +1,14 @@
 """A mail exchanger that turns out to be this host, behind an address that is not its own: mail loops back to me."""
 
+import errno
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from queue_remote.route.this_host import own_names
+from queue_remote.route.this_host import ThisHost, own_names
 from queue_smtp.client import ClientState, Session, SmtpClient
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY, Report
 from support.processes.remote_daemon import RemoteDaemon, RemoteHome
@@ -118,3 +120,13 @@ def test_the_state_machine_parts_from_itself_in_good_order() -> None:
     client.feed(b"250 a.example\r\n")
     assert client.data_to_send().endswith(b"\r\nQUIT\r\n")
     assert (client.state, client.looped) == (ClientState.QUIT, True)
+
+
+def test_interfaces_that_the_library_cannot_read_stop_no_mail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError(errno.EAFNOSUPPORT, "no netlink")
+
+    monkeypatch.setattr(psutil, "net_if_addrs", fail)
+    host = ThisHost(b"mx.example.org")
+    assert not host.is_address("192.0.2.1")
+    assert host.is_address("127.0.0.1")

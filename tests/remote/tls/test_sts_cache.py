@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
+from typing import ClassVar
 
 import pytest
 import uvloop
 
 from queue_base.dns_lookups import DnsAnswer
 from queue_remote.route.resolver import Resolver
+from queue_remote.tls import mta_sts
 from queue_remote.tls.contexts import Contexts
 from queue_remote.tls.mta_sts import StsCache
 from queue_wire.control.smtproutes import Relay
@@ -76,3 +79,32 @@ def test_a_policy_that_arrives_while_dns_is_asked_is_the_one_that_counts() -> No
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(find())
     assert asked == ["a"]
+
+
+class _Pieces:
+    """A response whose body has come whole, in chunks of a byte."""
+
+    status_code = 200
+    headers: ClassVar = {"Content-Type": "text/plain"}
+
+    async def aiter_raw(self) -> AsyncIterator[bytes]:
+        for _ in range(5000):
+            yield b"x"
+
+
+def test_a_policy_in_chunks_of_a_byte_lets_others_have_their_turns() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def read() -> None:
+        task = asyncio.create_task(others())
+        assert len(await mta_sts._body("mta-sts.a.example", _Pieces())) == 5000
+        task.cancel()
+
+    asyncio.run(read())
+    assert turns >= 5000 // mta_sts.PIECES_A_TURN - 1
