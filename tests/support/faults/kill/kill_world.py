@@ -14,7 +14,7 @@ from pathlib import Path
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_clean.sweep import OLD, sweep
-from support.inject.injectors import queued, states, wrong_inodes
+from support.inject.injectors import PickupDaemon, queued, states, wrong_inodes
 from support.processes.suite import Suite, wait_until
 from support.queues.letters import token_of
 from support.send.control import files
@@ -77,13 +77,17 @@ class World:
                 os.utime(f"{self.home.queue}/maildrop/{name}", (1, 1))
         with Suite(self.home) as suite:
             wait_until(lambda: not self._busy() and not self._busy(), 600, "an empty queue")
+        if os.listdir(self.home.queue + "/maildrop"):
+            # The suite removes them when it has seen them for an hour, this one at once.
+            with PickupDaemon(self.home):
+                wait_until(lambda: not os.listdir(self.home.queue + "/maildrop"), 60, "the end of what is abandoned")
         wrong += filter(_TROUBLE.match, suite.lines)
         sweep_all(self.home)
         wrong += [f"left behind: {name}" for name in files(self.home)]
         return wrong + list(self._count())
 
     def _busy(self) -> bool:
-        return any(name.startswith(("todo", "info", "maildrop")) for name in files(self.home))
+        return any(name.startswith(("todo", "info", "maildrop/mail.")) for name in files(self.home))
 
     def _count(self) -> Iterator[str]:
         found: Counter[str] = Counter()
