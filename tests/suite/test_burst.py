@@ -21,8 +21,8 @@ BURST = amount(2500, 5000)
 # Injections in a second. An injector of ours can be faster than queue-todo on a busy machine of two cores; then the
 # delay would say how long the line in front of queue-todo is, not whether a delivery holds it up.
 PACE = 500
-PLACES = 28
-HANGING = 20  # Fewer than the three quarters that destinations may take of which nothing is known.
+PLACES = 32
+HANGING = 20  # Fewer than the two thirds that mail of one submitter may take for hosts of which nothing is known.
 # Seconds from the end of an injection to the `new msg` line, at most. The deliveries hang for longer than the test.
 LIMIT = 5.0
 

@@ -7,6 +7,7 @@ import pytest
 from support.spark.logs.log_files import stamp
 from support.spark.logs.log_reference import read_lines
 from support.spark.logs.log_rows import agree
+from support.spark.logs.log_world import DELETED
 from support.spark.matched import HOST, QUEUE, Line, Stream
 
 BEGIN = 1_700_000_000_000_000_000
@@ -61,14 +62,14 @@ LOGS: dict[str, list[str | tuple[int, str]]] = {
         *(IDLE, "status: exiting", "status: exiting", LOST, "queue-start: alert: oh no! lost x", "status: exiting"),
     ],
     "fates": [
-        *("new msg 5", info(5, "a@b", 1), "hold msg 5: deleted by the administrator", "release msg 5", "end msg 5"),
+        *("new msg 5", info(5, "a@b", 1), f"hold msg 5: {DELETED}", "release msg 5", "end msg 5"),
         *("new msg 5", info(5, "a@b", 1), "delete msg 5: by the administrator", "release msg 5", "end msg 5"),
         *("delete msg 5: by the administrator", "new msg 5", "end msg 5", "delete msg 6: by the administrator"),
-        *("hold msg 5: deleted by the administrator", "new msg 5", "triple bounce: discarding bounce/5", "end msg 5"),
+        *(f"hold msg 5: {DELETED}", "new msg 5", "triple bounce: discarding bounce/5", "end msg 5"),
         *(
-            "hold msg 6: deleted by the administrator",
+            f"hold msg 6: {DELETED}",
             start(1, 6),
-            "hold msg 6: deleted by the administrator",
+            f"hold msg 6: {DELETED}",
             "end msg 6",
         ),
     ],

@@ -2,6 +2,7 @@
 
 from support.spark.logs.log_mail import Flight, Mail
 from support.spark.logs.log_rows import IntervalRow, Truth
+from support.spark.logs.log_world import DELETED
 
 Facts = tuple[int, str, int, int]
 
@@ -82,7 +83,7 @@ class Lives:
             self._mails[number].fate = "discarded"
 
     def hold(self, at: int, number: int, why: str) -> None:
-        if why.startswith("deleted by the administrator"):
+        if why == DELETED:
             self.delete(at, number, why)
 
     def delete(self, at: int, number: int, why: str) -> None:
