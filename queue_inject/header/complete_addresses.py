@@ -7,6 +7,7 @@ that ends in + gets plusdomain in place of the +, and a host without a dot gets 
 The parser accepts what qmail-inject accepts: a comma is inserted between addresses that only a space separates, source
 routes are removed, and so is a dot or @ at the end of an address. Anything else that is wrong raises FormatError with
 the reason, so no address is dropped silently. Bytes that belong to no completed address stay as they are.
+`readable_addresses` finds what can be read of such a field.
 """
 
 from queue_wire.files.envelope import ADDRESS_MAX, check_address
@@ -100,19 +101,24 @@ def tokenize(text: str) -> tuple[list[Token], str]:
         gap = text[start:place]
         if place == size:
             return tokens, gap
-        start, character = place, text[place]
-        if character in SPECIALS:
-            place += 1
-            tokens.append(Token(character, character, character, gap))
-        elif character in _CLOSING:
-            closing, kind = _CLOSING[character]
-            place, value = _read_enclosed(text, place, character, closing)
-            tokens.append(Token(kind, f"[{value}]" if kind is LITERAL else value, text[start:place], gap))
-        elif character in ")]":
-            raise FormatError(f"a {character} that nothing has opened")
-        else:
-            place, value = _read_atom(text, place)
-            tokens.append(Token(ATOM, value, text[start:place], gap))
+        place, token = _read_token(text, place, gap)
+        tokens.append(token)
+
+
+def _read_token(text: str, start: int, gap: str) -> tuple[int, Token]:
+    """Return where the token that begins at `start` ends, and the token. Raises FormatError."""
+    character = text[start]
+    if character in SPECIALS:
+        return start + 1, Token(character, character, character, gap)
+    if character in ")]":
+        raise FormatError(f"a {character} that nothing has opened")
+    kind = ATOM
+    if character in _CLOSING:
+        closing, kind = _CLOSING[character]
+        place, value = _read_enclosed(text, start, character, closing)
+    else:
+        place, value = _read_atom(text, start)
+    return place, Token(kind, f"[{value}]" if kind is LITERAL else value, text[start:place], gap)
 
 
 def _read_atom(text: str, place: int) -> tuple[int, str]:
@@ -217,6 +223,72 @@ def rewrite_list(body: bytes, names: "Names", column: int = 0, sender: bool = Fa
         return body, addresses
     fold(done, column)
     return untokenize(done, tail).encode("latin-1"), addresses
+
+
+def readable_addresses(body: bytes, names: "Names") -> list[bytes]:
+    """Return the addresses that can be read of a body that `rewrite_list` refuses, or that is too long for it.
+
+    An address counts if it is alone between separators or stands after a `<`, and has an @: a word without one may be
+    part of a broken display name. A `"` or `[` without its end is passed over. What follows a `(` without its end may
+    be a comment, and is not read.
+    """
+    text = body.decode("latin-1")
+    reader = _AddressReader(names)
+    passed = _SPACE
+    place = 0
+    while place < len(text):
+        if text[place] in passed:
+            place += 1
+            continue
+        try:
+            place, token = _read_token(text, place, "")
+        except FormatError:
+            if text[place] not in '"[])':
+                break
+            # No later one has its end either. They are not tried again, which would take quadratic time.
+            passed += text[place]
+        else:
+            reader.take(token)
+    reader.end_item()
+    return reader.addresses
+
+
+class _AddressReader:
+    """Takes the tokens of a list and keeps the addresses that can be read. It holds the tokens of one address only."""
+
+    def __init__(self, names: "Names") -> None:
+        self.addresses: list[bytes] = []
+        self._names = names
+        self._tokens: list[Token] = []
+        # Whether a < is open; whether the item has had an address in angle brackets, so that its words are a name.
+        self._open = self._named = False
+
+    def take(self, token: Token) -> None:
+        kind = token.kind
+        is_route = self._open and bool(self._tokens) and self._tokens[0].kind == "@"
+        if kind == "<":
+            self._tokens, self._open, self._named = [], True, True
+        elif kind == ">":
+            self._end_address(self._open)
+        elif kind == ";" or (kind == "," and not is_route):
+            self.end_item()
+        elif kind == ":" and not self._open:
+            self._tokens = []  # The name of a group, or words with a colon.
+        elif kind != COMMENT and len(self._tokens) <= ADDRESS_MAX:
+            self._tokens.append(token)
+
+    def end_item(self) -> None:
+        """A separator or the end: a `<` without its `>` ends here."""
+        self._end_address(self._open or not self._named)
+        self._named = False
+
+    def _end_address(self, counts: bool) -> None:
+        tokens, self._tokens, self._open = self._tokens, [], False
+        if counts and any(token.kind == "@" for token in tokens):
+            try:
+                self.addresses.append(complete_tokens(tokens, self._names)[1])
+            except FormatError:
+                pass
 
 
 def _find(tokens: list[Token]) -> list[_Span]:

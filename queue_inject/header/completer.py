@@ -6,7 +6,11 @@ result has the envelope too: its sender and its recipients.
 
 The functions above `ControlNames` are pure. A `Completer` adds what comes from the process: options, environment,
 clock, process id and control files. It is made once and completes any number of messages; each control file is read
-once, when it is needed. A field that cannot be parsed raises FieldError, which names the field and its line.
+once, when it is needed.
+
+A field that cannot be parsed stays as it is: often a stranger wrote it. Of one that names recipients, the addresses
+that can be read count, and `unread` has its FieldError, which names the field and its line. A message whose recipients
+are arguments keeps every field in which no address must be completed: a changed one would break its DKIM signature.
 """
 
 import os
@@ -17,7 +21,12 @@ from queue_base.durable import read_file
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home, trusted_variable
 from queue_base.queue.writer import mail_date
-from queue_inject.header.complete_addresses import complete_argument, plain_addresses, rewrite_list
+from queue_inject.header.complete_addresses import (
+    complete_argument,
+    plain_addresses,
+    readable_addresses,
+    rewrite_list,
+)
 from queue_inject.header.fields import Field
 from queue_inject.header.identity import (
     Identity,
@@ -55,10 +64,11 @@ class RewrittenHeader:
 
     lines: its fields; seen: the names of all fields, of removed ones too; recipients: the addresses that the message
     goes to; followup: the addresses of each To and Cc; return_path: the address of Return-Path, or None; resent:
-    whether there is a Resent- field, so that only the Resent- recipients count.
+    whether there is a Resent- field, so that only the Resent- recipients count; unread: the errors of fields of
+    recipients that count.
     """
 
-    __slots__ = ("followup", "lines", "recipients", "resent", "return_path", "seen")
+    __slots__ = ("followup", "lines", "recipients", "resent", "return_path", "seen", "unread")
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -67,13 +77,20 @@ class RewrittenHeader:
         self.return_path: bytes | None = None
         self.resent = False
         self.seen: set[bytes] = set()
+        self.unread: list[FieldError] = []
 
 
-def rewrite_header(fields: list[Field], names: "Names", ignored: frozenset[bytes]) -> RewrittenHeader:
-    """Return the header with complete addresses. Fields in `ignored` are removed unread. Raises FieldError."""
+def rewrite_header(
+    fields: list[Field], names: "Names", ignored: frozenset[bytes], keeps: bool = False
+) -> RewrittenHeader:
+    """Return the header with complete addresses. Fields in `ignored` are removed unread.
+
+    `keeps`: no recipients are taken from it, and a field changes only where an address must be completed.
+    """
     header = RewrittenHeader()
     seen, lines = header.seen, header.lines
     resent_recipients: list[bytes] = []
+    resent_unread: list[FieldError] = []
     for field in fields:
         name, data = field.name, field.data
         if name in ignored:
@@ -81,7 +98,15 @@ def rewrite_header(fields: list[Field], names: "Names", ignored: frozenset[bytes
         seen.add(name)
         kind = _KINDS.get(name)
         if kind is not None:
-            data, addresses = _rewrite_field(field, names, kind == _SENDER)
+            try:
+                data, addresses = _rewrite_field(field, names, kind == _SENDER, keeps)
+            except FormatError as error:
+                addresses = []
+                if kind != _SENDER and not keeps:
+                    head, _, body = data.partition(b":")
+                    addresses = readable_addresses(body, names)
+                    unread = FieldError(head.strip().decode("ascii", "replace"), field.line, str(error))
+                    (resent_unread if kind == _RESENT_RECIPIENT else header.unread).append(unread)
             if kind == _TO_OR_CC:
                 header.followup.append(addresses)
             if kind in (_TO_OR_CC, _RECIPIENT):
@@ -95,22 +120,27 @@ def rewrite_header(fields: list[Field], names: "Names", ignored: frozenset[bytes
     if not seen.isdisjoint(_RESENT):
         header.resent = True
         header.recipients = resent_recipients
+        header.unread = resent_unread
     return header
 
 
-def _rewrite_field(field: Field, names: "Names", sender: bool) -> tuple[bytes, list[bytes]]:
+def _rewrite_field(field: Field, names: "Names", sender: bool, keeps: bool) -> tuple[bytes, list[bytes]]:
+    """Return the field with complete addresses, and the addresses. Raises FormatError."""
     data = field.data
     head, colon, body = data.partition(b":")
     plain = plain_addresses(body)
     if plain is not None:
         return data, plain
-    try:
-        if len(body) > FIELD_MAX:
-            raise FormatError(f"it is over {FIELD_MAX} bytes, and not all of its addresses are plain and complete")
-        body, addresses = rewrite_list(body, names, len(head) + 1, sender)
-    except FormatError as error:
-        raise FieldError(head.strip().decode("ascii", "replace"), field.line, str(error)) from error
-    return head + colon + body, addresses
+    if len(body) > FIELD_MAX:
+        raise FormatError(f"it is over {FIELD_MAX} bytes, and not all of its addresses are plain and complete")
+    asked: list[str] = []
+
+    def name_to_add(kind: str) -> bytes:
+        asked.append(kind)
+        return names(kind)
+
+    body, addresses = rewrite_list(body, name_to_add, len(head) + 1, sender)
+    return data if keeps and not asked else head + colon + body, addresses
 
 
 def missing_fields(
@@ -239,10 +269,14 @@ class Completer:
     def complete(self, fields: list[Field], now: int) -> CompletedHeader:
         """Return the completed header of a message, `now` being nanoseconds since the epoch.
 
-        Raises FieldError, FormatError, and Temporary for a control file that cannot be read.
+        Raises FieldError if there is no recipient because a field cannot be parsed, FormatError, and Temporary for a
+        control file that cannot be read.
         """
-        header = rewrite_header(fields, self._names, self._ignored)
+        keeps = self._mode == "a" or (self._mode == "A" and bool(self._arguments))
+        header = rewrite_header(fields, self._names, self._ignored, keeps)
         recipients = choose_recipients(self._mode, self._arguments, header.recipients)
+        if not recipients and header.unread:
+            raise header.unread[0]
         if self._unique:
             recipients = list(dict.fromkeys(recipients))
         sender = self._sender

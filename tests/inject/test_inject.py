@@ -144,10 +144,21 @@ def test_no_recipients_is_100(home: Home) -> None:
         refused(home, inject(home, *arguments, message=message), 100, b"no recipients")
 
 
-def test_a_field_that_cannot_be_parsed_is_100_and_named(home: Home) -> None:
-    outcome = inject(home, message=b"To: a@b.c\nReply-To: (oops\n\nbody")
+def test_a_field_of_which_no_recipient_can_be_read_is_100_and_named(home: Home) -> None:
+    outcome = inject(home, message=b"Subject: x\nTo: (oops\n\nbody")
 
-    refused(home, outcome, 100, b"Reply-To field in line 2:", b"a ( without its )", b"nothing was queued")
+    refused(home, outcome, 100, b"To field in line 2:", b"a ( without its )", b"nothing was queued")
+
+
+@pytest.mark.parametrize("arguments", [["-a", "r@x.y"], ["r@x.y"]])
+def test_with_recipients_as_arguments_a_strangers_header_stays_byte_for_byte(
+    home: Home, arguments: list[str]
+) -> None:
+    header = b"Date: x\nMessage-ID: <y>\nFrom: <@r.x:a@b.c>\nTo: undisclosed-recipients:\nReply-To: <a@b.c>>\n"
+
+    queued = sent(home, *arguments, message=header + b"\nbody")
+
+    assert (queued.message, queued.envelope.recipients) == (header + b"\nbody", [b"r@x.y"])
 
 
 @pytest.mark.parametrize("arguments", [["-z"], ["-f"], ["--foo"], ["-ahz", "x@y"]])
