@@ -252,6 +252,7 @@ class RemoteDaemon:
             if message is not None and (not message.eight_bit or b"8BITMIME" in connection.client.extensions):
                 until = time.monotonic() + setup.config.job_seconds
                 transaction = Transaction(job.sender, job.recipients, message.size, message.eight_bit, until)
+                transaction.header_utf8 = message.header_utf8
         finally:
             if transaction is None or transaction.done:
                 self._pool.give(key, connection)

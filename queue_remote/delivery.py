@@ -175,6 +175,7 @@ async def _carry(connection: Connection, transaction: Transaction, forms: Forms)
     # The server may send something, or close the connection, while the form is made.
     connection.park(_ignore)
     transaction.eight_bit = forms.eight_bit
+    transaction.header_utf8 = forms.header_utf8
     form, transaction.size = await forms.fit(connection.client)
     if connection.client.state is ClientState.READY:
         await connection.transact(transaction, form)

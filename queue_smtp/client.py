@@ -159,12 +159,15 @@ class SmtpEnvelope(NamedTuple):
     """A message's envelope as SMTP carries it: the packed paths, and the size as RFC 1870 counts it (0: not known).
 
     `eight_bit` says that the message has 8-bit bytes, which a server with 8BITMIME is told (RFC 6152).
+    `header_utf8` says that its header has some, in UTF-8: a server with SMTPUTF8 is told, and any other gets it all the
+    same, since hosts without it have long passed such headers on.
     """
 
     reverse_path: SmtpPath
     forward_paths: list[SmtpPath]
     size: int
     eight_bit: bool
+    header_utf8: bool = False
 
 
 class Problem(enum.Enum):
@@ -722,6 +725,7 @@ class SmtpClient:
         if not paths:
             self._events.append(TransactionRejected(Problem.NO_RECIPIENT_LEFT))
             return None
+        utf8 = utf8 or (envelope.header_utf8 and takes_utf8)
         mail = b"MAIL FROM:" + reverse_path
         if envelope.size and b"SIZE" in self.extensions:
             mail += b" SIZE=%d" % envelope.size

@@ -1,9 +1,10 @@
 """Chooses the form in which a message is sent to a server: as stored, 7-bit, or with shorter lines.
 
-    8-bit mail, the server has 8BITMIME       as stored, with BODY=8BITMIME (RFC 6152)
-    8-bit mail, the server does not have it   made 7-bit, or it fails with 5.6.3
-    8-bit bytes in the header alone           as stored, as Postfix does: their charset is unknown
-    lines over 998 bytes                      as control/longlines says: as stored, encoded, or it fails
+    8-bit mail, the server has 8BITMIME         as stored, with BODY=8BITMIME (RFC 6152)
+    8-bit mail, the server does not have it     made 7-bit, or it fails with 5.6.3
+    8-bit bytes in the header alone             as stored, as Postfix does: their charset is unknown
+    a header in UTF-8, the server has SMTPUTF8  with SMTPUTF8 (RFC 6531)
+    lines over 998 bytes                        as control/longlines says: as stored, encoded, or it fails
 
 Each form is sealed and signed by itself.
 """
@@ -72,6 +73,11 @@ class Forms:
     def eight_bit(self) -> bool:
         """Whether the message has 8-bit bytes."""
         return self._facts.eight_bit
+
+    @property
+    def header_utf8(self) -> bool:
+        """Whether the header has 8-bit bytes, in UTF-8."""
+        return self._facts.header_utf8
 
     async def fit(self, client: SmtpClient) -> tuple[Message, int]:
         """Return the form for a client that is READY, and its size on the wire. Raises Unsendable, Unsigned.

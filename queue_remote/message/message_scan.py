@@ -1,14 +1,15 @@
 """Finds the properties of a message that SMTP needs to know, in one pass over its bytes.
 
-They are: 8-bit bytes in the header, 8-bit bytes in the body, the size as SMTP counts it (RFC 1870), and lines that are
-longer than SMTP allows (RFC 5321 section 4.5.3.1.6). All are those of the message on the wire: a line ends with CR LF,
-any other CR is sent as a space (queue_smtp.dotstuff), and doubled dots do not count.
+They are: 8-bit bytes in the header, and whether they are UTF-8; 8-bit bytes in the body, the size as SMTP counts it
+(RFC 1870), and lines that are longer than SMTP allows (RFC 5321 section 4.5.3.1.6). All are those of the message on
+the wire: a line ends with CR LF, any other CR is sent as a space (queue_smtp.dotstuff), and doubled dots do not count.
 
 A small message is one read, which its sending uses too. A large one is scanned in slices, between which other
 deliveries continue, and its facts are kept, because jobs for its other destinations follow soon.
 """
 
 import asyncio
+import codecs
 import re
 from typing import NamedTuple
 
@@ -18,20 +19,23 @@ from queue_remote.message.file import CHUNK, Message
 KEPT_MAX = 1000
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
+_new_decoder = codecs.getincrementaldecoder("utf-8")
 _Identity = tuple[int, ...]
 
 
 class Facts(NamedTuple):
     """The properties of a message that SMTP needs. The header ends at the first blank line.
 
-    `long_lines` is False if they were not looked for. `wire_size` is in bytes, with CRLF line ends, without the final
-    dot and the doubled dots (RFC 1870 section 5).
+    `header_utf8` is whether the header has 8-bit bytes, all of them UTF-8. `long_lines` is False if they were not
+    looked for. `wire_size` is in bytes, with CRLF line ends, without the final dot and the doubled dots (RFC 1870
+    section 5).
     """
 
     body_eight_bit: bool = False
     header_eight_bit: bool = False
     long_lines: bool = False
     wire_size: int = 0
+    header_utf8: bool = False
 
     @property
     def eight_bit(self) -> bool:
@@ -41,12 +45,17 @@ class Facts(NamedTuple):
 class MessageScan:
     """One scan: `feed` takes the next bytes of the message, `facts` ends it."""
 
-    __slots__ = ("_before", "_body", "_header", "_in_header", "_last", "_line", "_lines", "_long", "_size")
+    __slots__ = (
+        *("_before", "_body", "_decoder", "_header", "_in_header", "_last", "_line", "_lines", "_long", "_size"),
+        "_utf8",
+    )
 
     def __init__(self, lines: bool) -> None:
         """`lines` is whether to look for long lines."""
         self._body = self._header = self._long = False
-        self._in_header = True
+        self._in_header = self._utf8 = True
+        # A character may begin in one chunk and end in the next.
+        self._decoder = _new_decoder()
         self._lines = lines
         # The end of the last chunk, which may be the first half of a blank line; the first line may be blank too.
         self._before = b"\n"
@@ -70,7 +79,8 @@ class MessageScan:
     def facts(self) -> Facts:
         # On the wire the last line gets a line end.
         size = self._size + (2 if self._last not in (b"", b"\n") else 0)
-        return Facts(self._body, self._header, self._long or has_long_lines(self._line), size)
+        utf8 = self._header and self._utf8 and not self._decoder.getstate()[0]
+        return Facts(self._body, self._header, self._long or has_long_lines(self._line), size, utf8)
 
     def _count(self, chunk: bytes) -> None:
         if chunk:
@@ -83,12 +93,20 @@ class MessageScan:
         data = self._before + chunk
         blank = _BLANK_LINE.search(data)
         if blank is None:
-            self._header = self._header or not chunk.isascii()
+            self._decode(chunk)
             self._before = data[-2:]
             return
         self._in_header = False
-        self._header = self._header or not data[: blank.end()].isascii()
+        self._decode(data[len(self._before) : blank.end()])
         self._body = not data[blank.end() :].isascii()
+
+    def _decode(self, header: bytes) -> None:
+        self._header = self._header or not header.isascii()
+        if self._header and self._utf8:
+            try:
+                self._decoder.decode(header)
+            except UnicodeDecodeError:
+                self._utf8 = False
 
 
 class Scans:

@@ -4,7 +4,7 @@ import os
 import stat
 
 from queue_remote.message.file import OPEN_FLAGS
-from queue_remote.message.message_scan import MessageScan
+from queue_remote.message.message_scan import Facts, MessageScan
 from queue_smtp.dotstuff import normalize, stuff
 
 SMALL_MAX = 65536
@@ -13,10 +13,11 @@ SMALL_MAX = 65536
 class SmallMessage:
     """A message: `stored` as it lies in the queue, `wire` as SMTP sends it with the final dot.
 
-    `size` is in bytes as RFC 1870 counts it. `eight_bit` says that it has 8-bit bytes.
+    `size` is in bytes as RFC 1870 counts it. `eight_bit` says that it has 8-bit bytes, `header_utf8`
+    that its header has some, in UTF-8.
     """
 
-    __slots__ = ("eight_bit", "size", "stored", "wire")
+    __slots__ = ("eight_bit", "header_utf8", "size", "stored", "wire")
 
     def __init__(self, stored: bytes) -> None:
         plain = normalize(stored)
@@ -24,12 +25,16 @@ class SmallMessage:
         self.wire = stuff(plain)
         self.size = len(plain) + plain.count(b"\n") + (2 if plain and not plain.endswith(b"\n") else 0)
         self.eight_bit = not plain.isascii()
+        self.header_utf8 = self.eight_bit and self._scan(lines=False).header_utf8
 
     def has_long_lines(self) -> bool:
         """Return whether a line is longer than SMTP allows."""
-        scan = MessageScan(lines=True)
+        return self._scan(lines=True).long_lines
+
+    def _scan(self, lines: bool) -> Facts:
+        scan = MessageScan(lines)
         scan.feed(self.stored)
-        return scan.facts().long_lines
+        return scan.facts()
 
 
 def read_small(path: str) -> SmallMessage | None:

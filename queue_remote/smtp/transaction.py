@@ -40,7 +40,8 @@ _AFTER_RECIPIENTS = (Problem.RECIPIENTS, Problem.DATA, Problem.MESSAGE)
 class Transaction:
     """The envelope of one message, and the verdicts.
 
-    `size` is the message's as RFC 1870 counts it, 0 if it is not known; `eight_bit` says that it has 8-bit bytes.
+    `size` is the message's as RFC 1870 counts it, 0 if it is not known; `eight_bit` says that it has 8-bit bytes,
+    `header_utf8` that its header has some, in UTF-8.
     `until` is the time (of time.monotonic) by which the server must want the message.
     `own` has, for each recipient, the verdict on it alone, or None. `verdict` is that on the message, None until
     the transaction is done.
@@ -53,7 +54,7 @@ class Transaction:
     __slots__ = (
         *("_answered", "_forward_paths", "_peer", "_rejected", "_reverse_path", "_sendable", "_too_many"),
         "_unsendable",
-        *("content", "eight_bit", "given", "over", "own", "size", "until", "verdict"),
+        *("content", "eight_bit", "given", "header_utf8", "over", "own", "size", "until", "verdict"),
     )
 
     def __init__(
@@ -61,6 +62,7 @@ class Transaction:
     ) -> None:
         self.size = size
         self.eight_bit = eight_bit
+        self.header_utf8 = False
         self.verdict: Verdict | None = None
         self.content: Message | bytes = b""
         self.over: Callable[[], None] = _ignore
@@ -119,7 +121,7 @@ class Transaction:
         self._rejected = []
         self._too_many = []
         self.own = self._unsendable.copy()
-        return SmtpEnvelope(self._reverse_path, self._forward_paths, self.size, self.eight_bit)
+        return SmtpEnvelope(self._reverse_path, self._forward_paths, self.size, self.eight_bit, self.header_utf8)
 
     def take(self, event: Event, client: SmtpClient) -> None:
         """Turn an event of the client into a verdict."""

@@ -67,6 +67,13 @@ def test_smtputf8_is_not_asked_for_where_a_domain_can_be_written_without() -> No
     assert said.startswith(b"MAIL FROM:<user@xn--bcher-kva.example>\r\nRCPT TO:<user@xn--bcher-kva.example>\r\n")
 
 
+def test_smtputf8_is_asked_for_where_the_header_is_utf8_and_the_server_offers_it() -> None:
+    asked = Transaction(b"f@a", [b"to@b"], 0, eight_bit=True)
+    asked.header_utf8 = True
+    assert ready(UTF8).begin(asked).startswith(b"MAIL FROM:<f@a> BODY=8BITMIME SMTPUTF8\r\nRCPT TO:<to@b>\r\n")
+    assert ready().begin(asked).startswith(b"MAIL FROM:<f@a> BODY=8BITMIME\r\nRCPT TO:<to@b>\r\n")
+
+
 def test_without_smtputf8_only_the_recipients_that_need_it_fail() -> None:
     asked = transaction(LOCAL, b"to@b", DOMAIN)
     said = run(ready(), asked, b"250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n", b"250 done\r\n")

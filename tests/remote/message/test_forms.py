@@ -54,6 +54,31 @@ def test_8_bit_mail_is_announced_and_arrives_as_it_is(home: RemoteHome, message:
         assert server.received[0].stored.rstrip(b"\n") == message.rstrip(b"\n")
 
 
+@pytest.mark.parametrize("filler", [0, 500_000], ids=["small", "large"])
+def test_smtputf8_is_asked_for_where_the_header_is_utf8(home: RemoteHome, filler: int) -> None:
+    utf8 = HEADER.replace(b"hello", "héllo".encode()) + b"x\n" * filler
+    messages = [utf8, utf8, HEADER.replace(b"hello", b"h\xe9llo"), EIGHT_BIT]
+    asked: list[bytes] = []
+
+    def serve(peer: Peer) -> None:
+        peer.greet(b"8BITMIME", b"SMTPUTF8")
+        for _ in messages:
+            asked.append(peer.hear())
+            for _ in ("RCPT", "DATA"):
+                peer.say(b"250 ok")
+                peer.hear()
+            peer.say(b"354 go")
+            peer.hear_message()
+            peer.say(b"250 done")
+
+    with RawServer(serve) as server:
+        home.route_all_to(server.port)
+        with RemoteDaemon(home) as daemon:
+            for message in messages:
+                assert daemon.deliver(home.message(message), b"to@b.example").verdicts[0][0] == b"K"
+    assert [b"SMTPUTF8" in line.split() for line in asked] == [True, True, False, False]
+
+
 @pytest.mark.parametrize(("room", "letter"), [(0, b"K"), (-1, b"D")], ids=["at the limit", "over it"])
 @pytest.mark.parametrize("ending", [b"\n", b"", b"\r\n", b"\r"], ids=["LF", "none", "CRLF", "CR"])
 def test_a_message_at_the_limit_is_sent_and_one_over_it_is_refused_before_it_is_sent(

@@ -10,7 +10,9 @@ from queue_remote.message.encoding import LINE_MAX, find_long_line, has_long_lin
 from queue_remote.message.message_scan import Facts, MessageScan
 from queue_smtp.dotstuff import DotStuffer, normalize
 
-PIECES = st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"\xe9", b".", b"b" * 990, b"c" * 998, b"A: b\n"])
+PIECES = st.sampled_from(
+    [b"\n", b"\r\n", b"\r", b"a", b"\xe9", b"\xc3\xa9", b"\xc3", b".", b"b" * 990, b"c" * 998, b"A: b\n"]
+)
 
 
 def scan(*chunks: bytes, lines: bool = True) -> Facts:
@@ -30,7 +32,16 @@ def expect(message: bytes) -> Facts:
         not all(line.isascii() for line in header),
         any(len(line) > 998 for line in lines),
         wire_size(message),
+        header_utf8=is_utf8(b"\n".join(header)),
     )
+
+
+def is_utf8(header: bytes) -> bool:
+    """Whether it has 8-bit bytes, all of them UTF-8."""
+    try:
+        return not header.decode("utf-8").isascii()
+    except UnicodeDecodeError:
+        return False
 
 
 def wire_size(message: bytes) -> int:
@@ -46,6 +57,9 @@ def wire_size(message: bytes) -> int:
         (b"", Facts()),
         (b"A: b\n\ntext\n", Facts()),
         (b"A: \xe9\n\ntext\n", Facts(header_eight_bit=True)),
+        ("A: \u20ac\n\ntext\n".encode(), Facts(header_eight_bit=True, header_utf8=True)),
+        ("A: \u20ac".encode()[:-1], Facts(header_eight_bit=True)),
+        ("A: b\n\n\u20ac".encode(), Facts(body_eight_bit=True)),
         (b"A: b\r\n\r\n\xe9", Facts(body_eight_bit=True)),
         (b"\n\xe9", Facts(body_eight_bit=True)),
         (b"\xe9\n\xe9", Facts(header_eight_bit=True)),

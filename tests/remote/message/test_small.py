@@ -11,7 +11,8 @@ from queue_remote.message.message_scan import MessageScan
 from queue_remote.message.small import SMALL_MAX, SmallMessage, read_small
 from queue_smtp.dotstuff import DotStuffer
 
-PIECES = st.lists(st.sampled_from([b"a", b".", b"\n", b"\r", b"\r\n", b"\xe9", b"\0", b"x" * 999])).map(b"".join)
+CHUNKS = st.sampled_from([b"a", b".", b"\n", b"\r", b"\r\n", b"\xe9", b"\xc3\xa9", b"\0", b"x" * 999])
+PIECES = st.lists(CHUNKS).map(b"".join)
 
 
 @given(PIECES)
@@ -21,6 +22,7 @@ def test_the_bytes_the_size_and_the_facts_are_those_of_a_large_message(stored: b
     facts = scan.facts()
     assert small.wire == stuffer.feed(stored) + stuffer.finish()
     assert (small.size, small.eight_bit, small.has_long_lines()) == (facts.wire_size, facts.eight_bit, facts.long_lines)
+    assert small.header_utf8 == facts.header_utf8
 
 
 def test_a_message_is_small_up_to_a_limit(tmp_path: Path) -> None:
