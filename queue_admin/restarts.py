@@ -1,7 +1,8 @@
 """Keeps a daemon running that the others can do without: queue-ondemand.
 
 It is started again after a pause, which doubles with each end up to PAUSE_MAX, and is short again when the daemon has
-run for LONG_RUN. queue-send gets the descriptors of each through a socket; its end is ours.
+run for LONG_RUN. If it cannot be started for now, as when there is no room for a process, that is like an end.
+queue-send gets the descriptors of each through a socket; its end is ours.
 """
 
 import os
@@ -12,6 +13,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from queue_base.errors import complain, reason
+
 PAUSE_FIRST = 1.0
 PAUSE_MAX = 300.0
 LONG_RUN = 600.0
@@ -19,21 +22,29 @@ LONG_RUN = 600.0
 
 def keep_running(start: Callable[[], tuple[int, list[int]]], peer: socket.socket) -> None:
     """Start the daemon again and again, until the other end of `peer` is closed. `start` returns its pid, and
-    descriptors for the peer. Raises OSError.
+    descriptors for the peer. Raises OSError if the first start does.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         # Not ignored: that would pass on to the daemon.
         signal.signal(number, _note)
     pause = PAUSE_FIRST
+    started = False
     while True:
         begun = time.monotonic()
-        pid, ends = start()
-        with suppress(BrokenPipeError, ConnectionResetError):
-            socket.send_fds(peer, [b"."], ends)
-        for end in ends:
-            os.close(end)
-        if _ends_before(peer, pid):
-            return
+        try:
+            pid, ends = start()
+        except OSError as error:
+            if not started:
+                raise
+            complain("queue-start", f"warning: unable to start queue-ondemand: {reason(error)}; will try again")
+        else:
+            started = True
+            with suppress(BrokenPipeError, ConnectionResetError):
+                socket.send_fds(peer, [b"."], ends)
+            for end in ends:
+                os.close(end)
+            if _ends_before(peer, pid):
+                return
         _reap()
         pause = PAUSE_FIRST if time.monotonic() - begun >= LONG_RUN else pause
         if _is_closed(peer, pause):

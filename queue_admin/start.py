@@ -137,12 +137,21 @@ def guard_on_demand(words: Mapping[str, list[str]], specs: Sequence[DaemonSpec],
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         if os.fork() == 0:
+            kept = lock, theirs.fileno()
+
+            def start_both() -> tuple[int, list[int]]:
+                try:
+                    return start_on_demand(words, specs, lock)
+                except OSError:
+                    close_inherited(kept)  # The pipes of what was started: it ends.
+                    raise
+
             try:
-                close_inherited((lock, theirs.fileno()))
+                close_inherited(kept)
                 nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
                 for number in (0, 1):
                     os.dup2(nothing, number)
-                keep_running(lambda: start_on_demand(words, specs, lock), theirs)
+                keep_running(start_both, theirs)
             except OSError as error:
                 complain("queue-start", f"alert: unable to run queue-ondemand: {reason(error)}; its mail waits")
             finally:

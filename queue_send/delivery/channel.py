@@ -83,6 +83,7 @@ class Channel:
         self.scheduler = Scheduler(config.settings(kind), store.classes)
         self._daemons = daemons
         self._keeper = keeper
+        self.keeper_returns = False  # Whether somebody starts the keeper again when it is lost.
         self._kept_back: dict[int, None] = {}
         self._all_daemons = daemons if keeper is None else [*daemons, keeper]
         self._reading = deque(self._all_daemons)  # The first one is read first.
@@ -262,7 +263,7 @@ class Channel:
                 try:
                     daemon.write(last=self._shutdown.begun)
                 except PeerLost:
-                    if daemon is not self._keeper:
+                    if daemon is not self._keeper or not self.keeper_returns:
                         self._shutdown.lose(daemon.name)  # Its reports are read to their end.
 
     def _lose(self, daemon: DeliveryDaemon) -> None:
@@ -271,11 +272,18 @@ class Channel:
         queue-ondemand is started again, and only the mail for its domains waits.
         """
         daemon.lost = True
-        if daemon is self._keeper:
+        if daemon is self._keeper and self.keeper_returns:
+            daemon.close()
             self._log.alert(f"oh no! lost {daemon.name} connection! mail for its domains waits until it runs again")
             self._look_at_greetings()
         else:
             self._shutdown.lose(daemon.name)
+
+    def lose_guard(self) -> None:
+        """Nobody starts queue-ondemand again any more: its end is like that of any other daemon."""
+        self.keeper_returns = False
+        if self._keeper is not None and self._keeper.lost:
+            self._shutdown.lose(self._keeper.name)
 
     def renew_keeper(self, jobs: int, reports: int, now: float) -> None:
         """queue-ondemand was started again: take its pipes."""
@@ -593,8 +601,6 @@ class Channel:
         except FormatError as error:
             self._log.warning(f"internal error: {daemon.name} sent something impossible: {error}")
             self._lose(daemon)
-            if daemon.lost and daemon is self._keeper:
-                self._lose(daemon)
         except PeerLost:
             self._lose(daemon)
         return room

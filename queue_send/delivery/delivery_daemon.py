@@ -126,12 +126,19 @@ class DeliveryDaemon:
 
     def renew(self, jobs: int, reports: int) -> None:
         """Take the pipes of a process that was started in the place of one that is lost and has no jobs any more."""
-        if not self._input_closed:
-            self._jobs.close()
-        os.close(self.reports)
+        self.close()
         self._jobs, self.reports, self._reader = OutPipe(jobs), reports, NetstringReader()
         self.capacity, self.answered = None, self.asked
         self.unread = self.lost = self._input_closed = self._input_lost = False
+
+    def close(self) -> None:
+        """Close the pipes of a process that is lost: it ends, if it has not."""
+        if not self._input_closed:
+            self._input_closed = True
+            self._jobs.close()
+        if self.reports >= 0:
+            os.close(self.reports)
+            self.reports = -1
 
     def prepare(self, poll: "select.poll") -> None:
         """Register the pipes that it waits for."""

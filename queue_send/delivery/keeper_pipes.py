@@ -17,6 +17,7 @@ class KeeperPipes:
         self._socket: socket.socket | None = socket.socket(fileno=descriptor)
         self._socket.setblocking(False)
         self._channel = channel
+        channel.keeper_returns = True
         self._log = log
         self._shutdown = shutdown
 
@@ -45,3 +46,4 @@ class KeeperPipes:
         if not data:
             self._socket.close()
             self._socket = None
+            self._channel.lose_guard()

@@ -302,3 +302,40 @@ def test_a_queue_ondemand_that_cannot_run_holds_up_no_other_mail(customer: GoodM
         suite.wait_for(r"^delivery \d+: success: 127\.0\.0\.1_accepted_message")
         suite.wait_for(r"^delivery \d+: deferral: queue-ondemand_does_not_run_at_the_moment")
         assert suite.stop() == 0
+
+
+def test_a_queue_ondemand_that_is_not_understood_is_ended_and_started_again(
+    customer: GoodMail, tmp_path: Path
+) -> None:
+    once = tmp_path / "once"
+    code = f"""
+import os
+try:
+    os.mkdir({str(once)!r})
+except FileExistsError:
+    pass
+else:
+    os.write(1, b"no netstring")
+    while os.read(0, 1024):
+        pass
+    os._exit(0)
+"""
+    once.parent.chmod(0o777)
+    with Suite(customer.home, programs=patched_programs(tmp_path, queue_ondemand=code)) as suite:
+        suite.wait_for(r"^warning: internal error: queue-ondemand sent something impossible")
+        suite.wait_for(r"^warning: queue-ondemand was started again")
+        send(customer, "one")
+        suite.wait_for(r"^delivery \d+: success: stored_for_")
+        assert suite.count(r"^alert: oh no! lost ") == 1
+        assert suite.stop() == 0
+
+
+def test_without_the_process_that_starts_it_again_the_loss_of_queue_ondemand_ends_the_suite(customer: GoodMail) -> None:
+    with Suite(customer.home) as suite:
+        keeper = suite.daemon("queue-ondemand")
+        guard = int(Path(f"/proc/{keeper}/stat").read_text().rpartition(")")[2].split()[1])
+        assert guard != suite.process.pid
+        os.kill(guard, signal.SIGKILL)
+        os.kill(keeper, signal.SIGKILL)
+        suite.wait_for(r"^alert: oh no! lost queue-ondemand connection! dying\.\.\.")
+        assert suite.process.wait(30) == 111

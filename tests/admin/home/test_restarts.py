@@ -1,10 +1,11 @@
 """The process of queue-start that starts queue-ondemand again: it sends new pipes, waits longer each time, and ends."""
 
+import errno
 import os
 import select
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,13 +17,13 @@ SECONDS = 20.0
 class Guard:
     """A process that keeps daemons running, which end at once when a byte comes; `peer` is queue-send's end."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: Callable[[], tuple[int, list[int]]] | None = None) -> None:
         self.peer, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.pid = os.fork()
         if self.pid == 0:
             self.peer.close()
             try:
-                restarts.keep_running(_start, theirs)
+                restarts.keep_running(start or _start, theirs)
             finally:
                 os._exit(0)
         theirs.close()
@@ -88,3 +89,25 @@ def test_it_ends_with_queue_send_also_while_it_waits(guard: Guard, ended: bool) 
     if not ended:
         for end in ends:
             os.close(end)
+
+
+def test_a_daemon_that_cannot_be_started_for_now_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restarts, "PAUSE_FIRST", 0.1)
+    calls = []
+
+    def start() -> tuple[int, list[int]]:
+        calls.append(1)
+        if len(calls) == 2:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return _start()
+
+    guard = Guard(start)
+    try:
+        for _ in range(2):
+            ends = guard.pipes()
+            assert len(ends) == 2
+            for end in ends:
+                os.close(end)
+    finally:
+        guard.peer.close()
+        assert guard.has_ended()
