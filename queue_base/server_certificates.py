@@ -61,6 +61,9 @@ def make_context(data: bytes) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A client could have the server make one handshake after the other.
     context.options |= ssl.OP_NO_RENEGOTIATION
+    # OpenSSL sends two tickets in one record after the handshake. libESMTP waits for the second one and hangs, and mail
+    # hosts seldom come back to resume a session.
+    context.num_tickets = 0
     # OpenSSL's interface for Python reads a chain from a path alone.
     handle = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:

@@ -4,6 +4,7 @@ import os
 import ssl
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,21 @@ def test_tls_is_the_same_whatever_the_pieces_in_which_it_comes(made: tuple[Path,
         incoming.write(server.data_to_send())
     assert said == b"EHLO c\r\n" * 3000 and server.ended
     assert server.facts.version == b"TLSv1.3"
+
+
+def test_the_server_says_nothing_under_tls_before_the_client_does(made: tuple[Path, Path]) -> None:
+    # libESMTP reads two tickets as one, and waits.
+    server = TlsChannel(make_context(made[1].read_bytes() + made[0].read_bytes()))
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting().wrap_bio(incoming, outgoing, server_hostname="raw.example")
+    while not server.established:
+        with suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        server.receive(outgoing.read())
+        server.shake_hands()
+        incoming.write(b"" if server.established else server.data_to_send())
+    assert client.version() == "TLSv1.3"
+    assert server.data_to_send() == b""
 
 
 def test_bytes_that_are_no_tls_raise_and_leave_an_alert(made: tuple[Path, Path]) -> None:
