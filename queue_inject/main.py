@@ -12,7 +12,6 @@ from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporar
 from queue_base.home import Home, take_help, take_home
 from queue_inject.header.completer import Completer
 from queue_inject.header.fields import HeaderReader
-from queue_inject.header.identity import show_address
 from queue_inject.source import Deadline, TimedSource, guard_descriptors
 from queue_inject.writers import PRIORITY, open_writer
 from queue_wire.format_error import FieldError, FormatError
@@ -99,7 +98,10 @@ def inject(home: Home, options: Options, message: "Iterable[bytes] | None" = Non
     header = completer.complete(reader.fields, now)
     begin = header.text + reader.body
     if options.show:
-        show(whole(b"Return-Path: <%s>\n%s" % (show_address(header.sender), begin), source))
+        # Imported here because a message that is queued does not need it.
+        from queue_wire.address import quote_address
+
+        show(whole(b"Return-Path: <%s>\n%s" % (quote_address(header.sender), begin), source))
     elif not header.recipients:
         raise Permanent("unable to send the message: it has no recipients; name them as arguments or in To, Cc or Bcc")
     else:

@@ -5,15 +5,11 @@
     Delivered-To: recipient
 """
 
-import re
 import time
 from typing import BinaryIO, NamedTuple
 
-from queue_wire.address import split_address
+from queue_wire.address import quote_address
 
-# RFC 5322 section 3.2.3: a local part that needs no quotes.
-_DOT_ATOM = re.compile(rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
-_NEEDS_BACKSLASH = re.compile(rb'([\r\n"\\])')
 # Independent of the locale.
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -30,18 +26,9 @@ class HeaderLines(NamedTuple):
     delivered_to: bytes
 
 
-def quote_address(address: bytes) -> bytes:
-    """Return the address for a header field: the local part is quoted unless it is a dot-atom."""
-    local = split_address(address)[0]
-    if not address or _DOT_ATOM.fullmatch(local):
-        return address
-    quoted = b'"' + _NEEDS_BACKSLASH.sub(rb"\\\1", local) + b'"'
-    return quoted + address[len(local) :]
-
-
 def return_path(sender: bytes) -> bytes:
-    """Return the Return-Path line; a newline in the sender becomes `_`."""
-    return b"Return-Path: <%s>\n" % quote_address(sender).replace(b"\n", b"_")
+    """Return the Return-Path line."""
+    return b"Return-Path: <%s>\n" % quote_address(sender)
 
 
 def delivered_to(recipient: bytes) -> bytes:

@@ -1,4 +1,7 @@
-"""Envelope addresses: local part and domain, VERP senders (qmail's, `owner-@host-@[]`), internationalized domains."""
+"""Envelope addresses: local part and domain, VERP senders (qmail's, `owner-@host-@[]`), internationalized domains.
+
+In an envelope nothing is quoted: `quote_address` writes an address for a header, `dsn_address` for a status report.
+"""
 
 from queue_wire.format_error import FormatError, quoted
 
@@ -11,12 +14,54 @@ VERP_SUFFIX = b"-@[]"
 DOUBLE_BOUNCE_SENDER = b"#@[]"
 # RFC 1035 section 2.3.4 allows 253 bytes; U-labels are up to four times as long as their A-labels.
 DOMAIN_MAX = 1000
+# RFC 5322 section 3.2.3: what a local part without quotes consists of.
+_DOT_ATOM = b"!#$%&'*+-/=?^_`{|}~.ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_NO_CONTROLS = bytes(95 if byte < 32 or byte == 127 else byte for byte in range(256))
+_CONTROLS = bytes((*range(32), 127))
 
 
 def split_address(address: bytes) -> tuple[bytes, bytes]:
     """Return (local part, domain), divided at the last `@`; the domain is empty if there is no `@`."""
     local, at, domain = address.rpartition(b"@")
     return (local, domain) if at else (domain, b"")
+
+
+def quote_address(address: bytes) -> bytes:
+    """Return an address for a header field, its local part quoted unless it is a dot-atom (RFC 5322 section 3.4.1).
+
+    Control characters, which no header can hold, become `_`.
+    """
+    return _quote(address).translate(_NO_CONTROLS)
+
+
+def _quote(address: bytes) -> bytes:
+    local = split_address(address)[0]
+    if not address or (local and not local.translate(None, _DOT_ATOM) and b"" not in local.split(b".")):
+        return address
+    quoted_local = local.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+    return b'"%s"%s' % (quoted_local, address[len(local) :])
+
+
+def has_control_character(address: bytes) -> bool:
+    """Return whether a header cannot hold the address as it is."""
+    return len(address.translate(None, _CONTROLS)) != len(address)
+
+
+def dsn_address(address: bytes, longest: int) -> bytes:
+    """Return `type; address` for a field of a status report, in ASCII; the address is cut at `longest` bytes.
+
+    The type is rfc822. One that rfc822 cannot write is utf-8: in this, characters that are not ASCII, control
+    characters, space, `+`, `=` and the backslash are embedded as `\\x{2B}` (RFC 6533 section 3).
+    """
+    if address.isascii() and not has_control_character(address):
+        return b"rfc822; " + _quote(address)[:longest]
+    text = ""
+    for char in _quote(address).decode("utf-8", "replace"):
+        part = char if "!" <= char <= "~" and char not in "+=\\" else f"\\x{{{ord(char):02X}}}"
+        if len(text) + len(part) > longest:
+            break
+        text += part
+    return b"utf-8; " + text.encode("ascii")
 
 
 def is_verp(sender: bytes) -> bool:

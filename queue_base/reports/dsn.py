@@ -1,7 +1,7 @@
 """A delivery status notification: an RFC 3464 report in three parts. Pure: values in, bytes out.
 
 1. text/plain for people: the greeting, then one paragraph a recipient that begins with `<`.
-2. message/delivery-status (RFC 3464), in ASCII; other addresses are encoded as RFC 6533 says.
+2. message/delivery-status (RFC 3464), in ASCII.
 3. text/rfc822-headers: the header of the message (RFC 6522).
 
 bounce_report.py and queue_send.notify.delay give the contents.
@@ -12,17 +12,24 @@ from collections.abc import Generator, Iterable, Iterator
 from email.utils import formatdate
 from typing import NamedTuple
 
+from queue_wire.address import ascii_domain, dsn_address, has_control_character, quote_address, split_address
 from queue_wire.failures import TEXT_MAX
+from queue_wire.format_error import FormatError
 
 LINE_MAX = 900  # Bytes of foreign text in one line. RFC 5322 allows 998 with our own words.
 REASONS_MAX = 500_000  # Bytes of reasons in each of the two lists of a report.
 STEP = 20  # Recipients of one piece of work. One takes at most some 40 microseconds.
 PIECE_MAX = 65536  # Bytes of a piece of the report, or little more.
 LEFT_OUT = b"Reason left out."
+WORD_MAX = 60  # Bytes of the text of an encoded word, which may have 75 in all (RFC 2047 section 2).
 
 _REPLY = re.compile(rb"Remote host said: ([2345]\d\d[^\n]*)")
+_DOMAIN = re.compile(rb"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[A-Za-z0-9:.]+\]")
 _TOKEN = bytes(byte if byte > 32 and byte != 127 else ord("_") for byte in range(256))
 _PRINTED = bytes(byte if (byte >= 32 and byte != 127) or byte == 10 else ord(" ") for byte in range(256))
+
+# 0xFF is no byte of UTF-8.
+_NO_UTF_8 = bytes(byte if byte >= 32 and byte != 127 else 0xFF for byte in range(256))
 
 Reported = tuple[bytes, bytes] | tuple[bytes, bytes, bytes]
 
@@ -117,8 +124,8 @@ def token(value: bytes) -> bytes:
 def _head(facts: Dsn, boundary: bytes) -> bytes:
     head = [
         b"Date: " + formatdate(facts.now).encode(),
-        b"From: Mail Delivery System <%s>" % token(facts.bouncefrom),
-        b"To: <%s>" % token(facts.recipient) if facts.recipient else b"To: undisclosed-recipients:;",
+        b"From: Mail Delivery System <%s>" % (_ascii_mailbox(facts.bouncefrom) or token(facts.bouncefrom)),
+        b"To: " + _header_recipient(facts.recipient),
         b"Subject: " + facts.subject,
         b"Message-ID: <%s@%s>" % (facts.unique.encode(), token(facts.me)),
         b"Auto-Submitted: auto-replied",
@@ -130,6 +137,41 @@ def _head(facts: Dsn, boundary: bytes) -> bytes:
         b"This is a delivery report in MIME format (RFC 3464).",
     ]
     return b"\n".join(head) + b"\n"
+
+
+def _header_recipient(address: bytes) -> bytes:
+    """Return the body of a To field that parsers read without a defect.
+
+    An address that a header in ASCII cannot hold is the name of an empty group (RFC 6857 section 3.1.8).
+    """
+    if not address:
+        return b"undisclosed-recipients:;"
+    mailbox = _ascii_mailbox(address)
+    return b"<%s>" % mailbox if mailbox is not None else _encoded_words(address) + b" :;"
+
+
+def _ascii_mailbox(address: bytes) -> bytes | None:
+    """Return an address for a header, its domain with A-labels; None if it has no such form."""
+    local, domain = split_address(address)
+    try:
+        domain = ascii_domain(domain)
+    except FormatError:
+        return None
+    if not local.isascii() or has_control_character(local) or not _DOMAIN.fullmatch(domain):
+        return None
+    mailbox = quote_address(b"%s@%s" % (local, domain))
+    return mailbox if len(mailbox) <= LINE_MAX else None
+
+
+def _encoded_words(text: bytes) -> bytes:
+    """Return text as encoded words (RFC 2047), a line each, with U+FFFD for what is no UTF-8 and for controls."""
+    words = [""]
+    for char in text.translate(_NO_UTF_8).decode("utf-8", "replace"):
+        code = char if char.isascii() and char.isalnum() else "".join(f"={byte:02X}" for byte in char.encode())
+        if len(words[-1]) + len(code) > WORD_MAX:
+            words.append("")
+        words[-1] += code
+    return b"\n ".join([b"=?utf-8?q?%s?=" % word.encode() for word in words])
 
 
 def _part(boundary: bytes, kind: bytes) -> bytes:
@@ -152,7 +194,7 @@ def _status_of(facts: Dsn, recipient: bytes, reason: bytes, said: bytes) -> byte
     """Return the fields for one recipient; Diagnostic-Code is left out where `said` is empty (RFC 3464 allows it)."""
     found = facts.status.search(reason)
     return b"\nFinal-Recipient: %s\nAction: %s\nStatus: %s\n%s%s" % (
-        _typed_address(recipient),
+        dsn_address(recipient, LINE_MAX),
         facts.action,
         found[1] if found else facts.default,
         b"Diagnostic-Code: %s\n" % said if said else b"",
@@ -170,16 +212,6 @@ def _clean_header(header: bytes) -> bytes:
     """Return the header without characters that could end its part or are not allowed in a message."""
     lines = header.replace(b"\r", b"").replace(b"\0", b"_").split(b"\n")
     return b"".join(line[:LINE_MAX] + b"\n" for line in lines if line)
-
-
-def _typed_address(address: bytes) -> bytes:
-    """Return `type; address` for a status field: rfc822, or utf-8 with embedded characters (RFC 6533, section 3)."""
-    shown = token(address)
-    if shown.isascii():
-        return b"rfc822; " + shown
-    chars = shown.decode("utf-8", "replace")
-    embedded = "".join(char if char.isascii() and char != "\\" else f"\\x{{{ord(char):X}}}" for char in chars)
-    return b"utf-8; " + embedded.encode()[:LINE_MAX]
 
 
 def _ascii(value: bytes) -> bytes:

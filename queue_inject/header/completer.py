@@ -34,7 +34,6 @@ from queue_inject.header.identity import (
     make_author,
     make_message_id,
     make_sender,
-    show_address,
 )
 from queue_wire.format_error import FieldError, FormatError
 
@@ -174,10 +173,13 @@ def followup_field(fields: list[list[bytes]], lists: "Set[bytes]") -> bytes:
     An answer to the list then does not reach its author twice. `fields` has the addresses of each To and Cc. Those of
     the last field come first, as qmail-inject gathers addresses from right to left.
     """
+    # Imported here because few users have lists.
+    from queue_wire.address import quote_address
+
     addresses = [address for field in reversed(fields) for address in field]
     if lists.isdisjoint(address.lower() for address in addresses):
         return b""
-    return b"Mail-Followup-To: " + b",\n  ".join(map(show_address, addresses)) + b"\n"
+    return b"Mail-Followup-To: " + b",\n  ".join(map(quote_address, addresses)) + b"\n"
 
 
 def read_lists(path: str) -> frozenset[bytes]:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from queue_inject.header.complete_addresses import Names
 
-_PLAIN = b"!#$%&'*+-/=?^_`{|}~.ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 # Replaces control characters, which could end a header line, by spaces.
 _SPACED = bytes(32 if byte < 32 or byte == 127 else byte for byte in range(256))
 
@@ -47,7 +46,10 @@ class Identity:
 
 def make_author(identity: Identity, names: "Names") -> bytes:
     """Return the body of a From field. Raises FormatError."""
-    address = show_address(_complete(identity.user, identity.host, names))
+    # Imported here, as below, because few messages need it.
+    from queue_wire.address import quote_address
+
+    address = quote_address(_complete(identity.user, identity.host, names))
     name = identity.name.translate(_SPACED)
     if not name:
         return address
@@ -84,7 +86,6 @@ def add_verp_suffix(sender: bytes, identity: Identity) -> bytes:
     """
     if not sender or b"r" not in identity.letters:
         return sender
-    # Imported here because few messages need it.
     from queue_wire.address import VERP_SUFFIX
 
     return sender + VERP_SUFFIX
@@ -93,18 +94,6 @@ def add_verp_suffix(sender: bytes, identity: Identity) -> bytes:
 def make_message_id(stamp: str, pid: int, host: bytes) -> bytes:
     """Return a Message-ID. `stamp` is the time in microseconds, so a process can make many."""
     return b"<%s.%d.qmail@%s>" % (stamp.encode("ascii"), pid, host)
-
-
-def show_address(address: bytes) -> bytes:
-    """Return an envelope address as a header has it, with the local part quoted if it must be."""
-    local, at, host = address.rpartition(b"@")
-    if not at:
-        local, host = host, b""
-    return (_quote(local) if address and _needs_quotes(local) else local) + at + host
-
-
-def _needs_quotes(local: bytes) -> bool:
-    return not local or bool(local.translate(None, _PLAIN)) or b"" in local.split(b".")
 
 
 def _quote(text: bytes) -> bytes:

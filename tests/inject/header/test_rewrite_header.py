@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from queue_inject.header.complete_addresses import readable_addresses
 from queue_inject.header.completer import FIELD_MAX, missing_fields, rewrite_header
 from queue_inject.header.fields import HEADER_MAX, Field, HeaderReader, field_name
-from queue_inject.header.identity import Identity, make_author, make_message_id, make_sender, show_address
+from queue_inject.header.identity import Identity, make_author, make_message_id, make_sender
+from queue_wire.address import quote_address
 from queue_wire.format_error import FormatError
 
 
@@ -331,4 +332,4 @@ def test_a_message_id_has_time_process_and_host() -> None:
     ],
 )
 def test_an_envelope_address_is_shown_as_a_header_has_it(address: bytes, shown: bytes) -> None:
-    assert show_address(address) == shown
+    assert quote_address(address) == shown

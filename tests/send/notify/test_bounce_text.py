@@ -127,9 +127,66 @@ def test_an_address_that_is_not_ascii_stands_in_the_status_part_as_rfc_6533_writ
     recipient = "jürgen\\x@example.net".encode()
     data = compose_bounce(facts(failures=[(recipient, "Postfach für jürgen voll".encode())]))
     block = status_blocks(data)[1]
-    assert block["Final-Recipient"] == "utf-8; j\\x{FC}rgen\\x{5C}x@example.net"
+    assert block["Final-Recipient"] == 'utf-8; "j\\x{FC}rgen\\x{5C}\\x{5C}x"@example.net'
     assert block["Diagnostic-Code"] == "x-queue-suite; Postfach f?r j?rgen voll"
     assert "<jürgen\\x@example.net>:\nPostfach für jürgen voll".encode() in body(parts(data)[0])
+
+
+# Addresses of the envelope, in which nothing is quoted, and Final-Recipient (RFC 3464, RFC 6533).
+FIELDS = [
+    (b"john doe@x.example", 'rfc822; "john doe"@x.example'),
+    (b"a  b@x.example", 'rfc822; "a  b"@x.example'),
+    (b"a,b@x.example", 'rfc822; "a,b"@x.example'),
+    (b'qu"o\\te@x.example', 'rfc822; "qu\\"o\\\\te"@x.example'),
+    (b"a@b@x.example", 'rfc822; "a@b"@x.example'),
+    (b".a..b@x.example", 'rfc822; ".a..b"@x.example'),
+    (b"<a>;:(c)[d]@x.example", 'rfc822; "<a>;:(c)[d]"@x.example'),
+    (b"x+y=z@[192.0.2.1]", "rfc822; x+y=z@[192.0.2.1]"),
+    ("x+y=zé@x.example".encode(), 'utf-8; "x\\x{2B}y\\x{3D}z\\x{E9}"@x.example'),
+    ("ann@jürgen.example".encode(), "utf-8; ann@j\\x{FC}rgen.example"),
+    ("a ü\U0001f600@x.example".encode(), 'utf-8; "a\\x{20}\\x{FC}\\x{1F600}"@x.example'),
+    (b"a\x01\tb@x.example", 'utf-8; "a\\x{01}\\x{09}b"@x.example'),
+]
+
+
+@pytest.mark.parametrize(("address", "field"), FIELDS)
+def test_the_status_part_names_an_address_exactly(address: bytes, field: str) -> None:
+    assert status_blocks(compose_bounce(facts(failures=[(address, REASON)])))[1]["Final-Recipient"] == field
+
+
+def header_of(recipient: bytes) -> Any:
+    """Return the To field of the bounce to an address; no field of the bounce may have a defect."""
+    message = email.message_from_bytes(compose_bounce(facts(recipient=recipient)), policy=email.policy.default)
+    assert [field.defects for part in message.walk() for field in part.values()] == [()] * sum(
+        len(part.values()) for part in message.walk()
+    )
+    return message["To"]
+
+
+def test_the_to_of_a_bounce_names_its_recipient_and_nobody_else() -> None:
+    signs = [chr(code) for code in range(32, 127)]
+    odd = [f"{sign}a{sign}{sign} b" for sign in signs] + [f"a{sign}" for sign in signs]
+    for local in [*odd, 'x, "y" <z@w>', "a" * 64]:
+        [mailbox] = header_of(f"{local}@x.example".encode()).addresses
+        assert (mailbox.username, mailbox.domain) == (local, "x.example")
+    assert header_of("ann@jürgen.example".encode()).addresses[0].addr_spec == "ann@xn--jrgen-kva.example"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["jürgen@x.example", "a b\U0001f600@jürgen.example", "a@x..example", "a@b c", "postmaster", "ü" * 400 + "@x.y"],
+)
+def test_an_address_that_no_ascii_header_can_hold_is_the_name_of_an_empty_group(address: str) -> None:
+    to = header_of(address.encode())
+
+    assert to.addresses == () and len(to.groups) == 1
+    # Python's parser keeps the folding between two encoded words as a space.
+    assert to.groups[0].display_name.replace(" ", "") == address.replace(" ", "")
+
+
+@pytest.mark.parametrize("address", [b"a\n\x00\x7fb@x.example", b"a@\xff.example", b"\xff@x.example"])
+def test_an_address_that_is_no_text_makes_no_defect(address: bytes) -> None:
+    assert header_of(address).addresses == ()
 
 
 @pytest.mark.parametrize("length", [900, 1002, 3000])
