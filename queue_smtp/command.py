@@ -23,8 +23,6 @@ from queue_wire.format_error import FormatError
 COMMAND_MAX = 2048
 # RFC 4954 section 4: a response of AUTH.
 RESPONSE_MAX = 12288
-# RFC 5321 section 4.1.2 has letters, digits, hyphens and literals. Names with other characters are common.
-_NAME = re.compile(rb"[!-~]{1,255}")
 _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _NUMBER = re.compile(rb"[0-9]{1,18}")
 
@@ -58,9 +56,13 @@ def divide_command(line: bytes) -> tuple[bytes, bytes]:
 
 
 def unpack_hello(argument: bytes) -> bytes:
-    """Return the name of EHLO or HELO: all of its argument, as its sender wrote it."""
+    """Return the name of EHLO or HELO: the first word of its argument, as its sender wrote it.
+
+    RFC 5321 section 4.1.2 has letters, digits, hyphens and literals. Some clients send the name that their user gave to
+    the computer, in any charset, and nothing here depends on it.
+    """
     name = argument.partition(b" ")[0]
-    if not _NAME.fullmatch(name):
+    if not name:
         raise CommandRefused(NAME_MISSING)
     return name
 
@@ -69,13 +71,13 @@ def unpack_mail(argument: bytes) -> tuple[bytes, SenderParameters]:
     """Return (sender, parameters) of MAIL; the sender is empty for `<>`."""
     address, rest = _unpack_address(argument, b"FROM:", BAD_SENDER)
     size, eight_bit, smtputf8 = 0, False, False
-    seen = set()
+    said: dict[bytes, bytes] = {}
     for parameter in rest.split():
         keyword, equals, value = parameter.partition(b"=")
         keyword = keyword.upper()
-        if keyword in seen:
+        # RFC 5321 section 4.1.1.11 has a parameter once. Python's smtplib repeats BODY=8BITMIME, which changes nothing.
+        if said.setdefault(keyword, value) != value:
             raise CommandRefused(SYNTAX)
-        seen.add(keyword)
         if keyword == b"SIZE":
             if not _NUMBER.fullmatch(value):
                 raise CommandRefused(SYNTAX)

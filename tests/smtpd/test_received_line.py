@@ -23,6 +23,11 @@ def test_the_field_says_who_handed_in_the_message_and_how() -> None:
     )
 
 
+def test_a_name_of_any_bytes_is_one_word_of_ascii_and_is_cut() -> None:
+    line = pack_received(ClientFacts("192.0.2.1", hello=b"B\xfcro(PC;" + b"x" * 1000), b"mx", 0).splitlines()[0]
+    assert line == b"Received: from B_ro_PC_%s (unknown [192.0.2.1])" % (b"x" * 247)
+
+
 def test_what_is_not_known_is_left_out() -> None:
     assert pack_received(ClientFacts("2001:db8::1", hello=b"c"), b"mx", 0) == (
         b"Received: from c (unknown [IPv6:2001:db8::1])\n  by mx with SMTP id \0;\n  1 Jan 1970 00:00:00 -0000\n"
