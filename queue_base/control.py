@@ -5,8 +5,17 @@ import os
 from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_wire.control.lines import NUMBERS, SIZES, unpack_line, unpack_map, unpack_number, unpack_set, unpack_size
-from queue_wire.format_error import FormatError, LineError, wrong_in
+from queue_wire.control.lines import (
+    NUMBERS,
+    SIZES,
+    refuse_nul,
+    unpack_line,
+    unpack_map,
+    unpack_number,
+    unpack_set,
+    unpack_size,
+)
+from queue_wire.format_error import FormatError, wrong_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,9 +42,10 @@ def read_control(home: Home, name: str) -> bytes | None:
         raise Temporary(f"unable to read {path}: {home.control} is not there; queuectl init makes a home") from error
     except OSError as error:
         raise Temporary(f"unable to read {path}: {reason(error)}") from error
-    if b"\0" in data:
-        line = data.count(b"\n", 0, data.index(b"\0")) + 1
-        raise unable_to_parse(home, name, LineError(line, "it holds a NUL byte"))
+    try:
+        refuse_nul(data)
+    except FormatError as error:
+        raise unable_to_parse(home, name, error) from error
     return data
 
 

@@ -119,10 +119,12 @@ def _read_queues(home: str) -> dict[str, str]:
     except OSError as error:
         raise Temporary(f"unable to read {path}: {reason(error)}") from error
     # Imported here because few homes have several queues.
+    from queue_wire.control.lines import refuse_nul
     from queue_wire.control.queues import unpack_queues
     from queue_wire.format_error import FormatError, wrong_in
 
     try:
+        refuse_nul(data)
         return unpack_queues(data, home)
     except FormatError as error:
         raise Temporary(f"unable to parse {wrong_in(path, error)}") from error

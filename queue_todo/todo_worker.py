@@ -18,6 +18,7 @@ from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
 from queue_todo.pipeline import UNWRITTEN_MAX, Pipeline
 from queue_todo.worker_records import (
+    INSTRUCTION_MAX,
     ClassOrder,
     Named,
     SharedAlert,
@@ -32,7 +33,6 @@ from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.notice import EXIT
 
 HOLDS_RETRY = 60.0  # Seconds between attempts to read queue/holds for the first time.
-INSTRUCTION_MAX = 1 << 28  # Bytes of a record of the parent: of virtualdomains with very many lines.
 
 
 class WorkerNotices(NoticePipe):

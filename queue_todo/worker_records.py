@@ -29,6 +29,8 @@ from queue_wire.pipes.notice import NOTICE_MAX, Ask, ClassifyRequest, CommandRea
 
 _TAKEN = re.compile(rb"T(-?[0-9]{1,20}) (-?[0-9]{1,20})")
 _DIGITS = frozenset(b"0123456789")
+# Bytes of a record to a worker: of virtualdomains with very many lines. The rules alone can be that long.
+INSTRUCTION_MAX = 1 << 28
 # The first bytes of records that are not passed on as they are.
 _OURS = frozenset(b"WPTQE")
 _CLASSIFIED = ord("D")
@@ -86,6 +88,12 @@ def pack_rules(rules: Rules) -> bytes:
     entries = [key + b":" + value for key, value in rules.virtualdomains.items()]
     lists = [b"\n".join(each) for each in (sorted(rules.locals), sorted(rules.percenthack), entries)]
     return pack_netstring(b"U" + b"\0".join([rules.envnoathost, *lists]))
+
+
+def size_of_rules(rules: Rules) -> int:
+    """Return how many bytes the U record has at most, without its frame."""
+    entries = [rules.locals, rules.percenthack, rules.virtualdomains, rules.virtualdomains.values()]
+    return len(rules.envnoathost) + 5 + sum(len(entry) + 1 for each in entries for entry in each)
 
 
 def pack_order(names: Sequence[str]) -> bytes:

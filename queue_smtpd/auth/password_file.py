@@ -15,6 +15,7 @@ from queue_base.accounts import SMTPD_ACCOUNT
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_smtp.auth_server import ROUNDS, digest_of, knows_password
+from queue_wire.control.lines import refuse_nul
 from queue_wire.control.smtpdusers import Proof, SharedSecret, UserPasswords, Verifier, unpack_users
 from queue_wire.format_error import FormatError, wrong_in
 
@@ -86,6 +87,7 @@ class PasswordFile:
         if len(data) > FILE_MAX:
             raise Temporary(f"unable to use {self._path}: it has more than {FILE_MAX} bytes")
         try:
+            refuse_nul(data)
             self._take(unpack_users(data), data)
         except FormatError as error:
             advice = "queuectl passwd writes such lines"

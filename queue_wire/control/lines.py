@@ -59,6 +59,12 @@ SIZES = {
 }
 
 
+def refuse_nul(data: bytes) -> None:
+    """Raise LineError for a NUL byte: no path can hold one, and records on disk and on pipes end with it."""
+    if b"\0" in data:
+        raise LineError(data.count(b"\n", 0, data.index(b"\0")) + 1, "it holds a NUL byte")
+
+
 def unpack_line(data: bytes) -> bytes:
     """Return the first line; empty if the file is empty."""
     return data.removeprefix(_BYTE_ORDER_MARK).split(b"\n", 1)[0].rstrip(b" \t\r")

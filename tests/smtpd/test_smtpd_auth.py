@@ -232,6 +232,15 @@ def test_a_file_that_cannot_be_read_is_told_with_what_to_do(
     assert str(raised.value) == f"unable to read {tmp_path}/control/smtpdusers: {told}"
 
 
+def test_a_nul_in_the_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "control" / "smtpdusers"
+    path.parent.mkdir()
+    path.write_bytes(b"# none\n# a\0b\n")
+    path.chmod(0o600)
+    with pytest.raises(Temporary, match="smtpdusers line 2: it holds a NUL byte"):
+        PasswordFile(Home(str(tmp_path))).refresh()
+
+
 @pytest.mark.parametrize("kind", ["-6", "-5"])
 def test_a_hash_of_crypt_is_a_password_and_no_verifier(intake: IntakeDaemon, kind: str) -> None:
     words = [need("openssl"), "passwd", kind, "-salt", "saltstring", PASSWORD]

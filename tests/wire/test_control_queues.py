@@ -97,3 +97,11 @@ def test_an_id_has_the_name_of_its_queue_before_it_where_there_are_several() -> 
     assert pack_queue_id("", "457-abc") == "457-abc"
     assert split_queue_id("first/457-abc") == ("first", "457-abc")
     assert split_queue_id("457-abc") == ("", "457-abc")
+
+
+def test_a_nul_is_refused_with_its_line_before_it_is_a_path(tmp_path: Path) -> None:
+    control = tmp_path / "control"
+    control.mkdir()
+    (control / "queues").write_bytes(b"# ours\n/di\0sk/first\n")
+    with pytest.raises(Temporary, match="control/queues line 2: it holds a NUL byte"):
+        _ = Home(str(tmp_path)).queues
