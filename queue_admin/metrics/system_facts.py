@@ -16,6 +16,9 @@ from queue_wire.pipes.qmtp import SOCKET
 DAEMONS = ("queue-send", "queue-local", "queue-remote", "queue-clean", "queue-todo", "queue-pickup", "queue-intake",
            "queue-ondemand")  # fmt: skip
 
+# Also what psutil lets through from /proc: what cannot be read there, or is not as it expects (a sandbox, a container).
+UNKNOWN = (psutil.Error, OSError, ValueError, IndexError, RuntimeError)
+
 
 class ProcessFacts(NamedTuple):
     """One process: its program, its age in seconds, its resident memory in bytes, and its CPU time in seconds."""
@@ -51,7 +54,7 @@ def find_processes(pid: int) -> list[ProcessFacts]:
         # queue-todo are those of queue-todo, and queue-ondemand is one of a queue-start that starts it again.
         processes = [(parent := psutil.Process(pid)), *(children := parent.children())]
         processes += [worker for child in children for worker in _children_of(child)]
-    except psutil.Error:
+    except UNKNOWN:
         return []
     for process in processes:
         facts = _examine(process)
@@ -74,7 +77,7 @@ def find_intake(home: Home) -> tuple[bool, ProcessFacts | None]:
         return False, None
     try:
         facts = _examine(psutil.Process(pid))
-    except psutil.Error:
+    except UNKNOWN:
         facts = None
     return True, facts if facts is not None and facts.program == "queue-intake" else None
 
@@ -86,7 +89,7 @@ def _examine(process: psutil.Process) -> ProcessFacts | None:
         age = time.time() - process.create_time()
         times = process.cpu_times()
         return ProcessFacts(program, process.pid, age, process.memory_info().rss, times.user + times.system)
-    except psutil.Error:
+    except UNKNOWN:
         return None
 
 
@@ -94,7 +97,7 @@ def _children_of(process: psutil.Process) -> list[psutil.Process]:
     """Return the children of a process that are daemons of the suite; none if it has ended."""
     try:
         return process.children() if _program(process.cmdline()) in ("queue-todo", "queue-start") else []
-    except psutil.Error:
+    except UNKNOWN:
         return []
 
 

@@ -183,3 +183,17 @@ def test_bytes_that_are_no_tls_raise_and_leave_an_alert(made: tuple[Path, Path])
     with pytest.raises(ssl.SSLError):
         server.shake_hands()
     assert not server.established
+
+
+def test_a_client_gets_no_diffie_hellman_over_a_finite_field_in_tls_1_2(made: tuple[Path, Path]) -> None:
+    server = TlsChannel(make_context(made[1].read_bytes() + made[0].read_bytes()))
+    context = trusting()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("kDHE")
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="raw.example")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    server.receive(outgoing.read())
+    with pytest.raises(ssl.SSLError, match="NO_SHARED_CIPHER"):
+        server.shake_hands()
