@@ -76,7 +76,10 @@ async def _deliver_anew(
 
     Raises Unroutable, Unsendable, Unsigned.
     """
+    begun = time.monotonic()
     route = await setup.router.find(nexthop, setup.tls_planner.secure)
+    # Lookups have limits of their own. A server that nobody has tried has not used up the time of the job.
+    transaction.until += time.monotonic() - begun
     _note(trace, route.reasons)
     # The administrator, or the sender of an address literal, may have chosen this very host.
     chosen = route.relayed or nexthop.startswith(b"[")
