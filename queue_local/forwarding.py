@@ -31,7 +31,7 @@ from queue_base.home import Home
 from queue_base.queue.layout import birth_by, open_layout
 from queue_base.queue.writer import QueueDraft, QueueWriter
 from queue_local.deliveries import Ended
-from queue_local.duplicate_filter import DuplicateFilter, filtered_digest
+from queue_local.duplicate_filter import DuplicateFilter, Passage, filtered_passage
 from queue_local.jobs import open_message
 from queue_local.result import FORWARD_MAX, Forward, unpack_forward
 from queue_local.srs.sender_rewriting import read_setup, rewrite_forward
@@ -252,13 +252,13 @@ def _deferral(ended: Ended, why: str) -> Report:
 
 
 class _Copy(NamedTuple):
-    """A message that is put into the queue for a request; `digest` if it was filtered."""
+    """A message that is put into the queue for a request; `passage` if it was filtered."""
 
     request: ForwardRequest
     recipients: list[bytes]
     draft: QueueDraft
     long_id: str
-    digest: bytes | None
+    passage: Passage | None
 
 
 class Forwarder:
@@ -296,11 +296,11 @@ class Forwarder:
             writer.commit([copy.draft for copy in copies])
         except Failure as error:
             failure = error
-        for request, recipients, draft, long_id, digest in copies:
+        for request, recipients, draft, long_id, passage in copies:
             if failure is not None and not draft.queued:
                 answers.append(_refusal(request, failure))
-                if digest is not None:
-                    self._filter.remove(digest, recipients)
+                if passage is not None:
+                    self._filter.remove(passage, recipients)
             else:
                 answers.append(
                     ForwardAnswer(request.number, SUCCESS, b"qp %d\nid %s\n" % (os.getpid(), long_id.encode()))
@@ -319,9 +319,9 @@ class Forwarder:
         """Return the finished copy, None if all have it. Raises Failure, FormatError, and leaves no file then."""
         message = open_message(self._home, request.path)
         try:
-            digest = _digest(message)
-            if digest is not None:
-                forward = forward._replace(recipients=self._filter.left(digest, forward.recipients))
+            passage = _passage(message, forward.head)
+            if passage is not None:
+                forward = forward._replace(recipients=self._filter.left(passage, forward.recipients))
                 if not forward.recipients:
                     return None
             draft = writer.begin(forward.uid)
@@ -340,14 +340,14 @@ class Forwarder:
                 raise
         finally:
             os.close(message)
-        if digest is not None:
-            self._filter.add(digest, forward.recipients)
-        return _Copy(request, forward.recipients, draft, pack_long_id(draft.message, birth), digest)
+        if passage is not None:
+            self._filter.add(passage, forward.recipients)
+        return _Copy(request, forward.recipients, draft, pack_long_id(draft.message, birth), passage)
 
 
-def _digest(message: int) -> bytes | None:
+def _passage(message: int, head: bytes) -> Passage | None:
     try:
-        return filtered_digest(message)
+        return filtered_passage(message, head)
     except OSError as error:
         raise Temporary(f"unable to read message: {reason(error)}") from error
 

@@ -23,7 +23,8 @@ def holder_of(nexthop: bytes) -> bytes | None:
     For a recipient it is the local user, the part of the address before the first `-`, with `@`. For a domain it is the
     zone that somebody can own: its last two labels, or its last three if these two are like `co.uk` or `com.au`, a
     country and at most three letters. A list of public suffixes would be out of date, and an error has little effect:
-    unrelated domains have a share together, or one owner has several. A relay with a port or a list has no share.
+    unrelated domains have a share together, or one owner has several. An address has a share of its own. A relay with a
+    port or a list has none.
     """
     if b"@" in nexthop:
         user = split_address(nexthop)[0].partition(b"-")[0]
@@ -31,8 +32,9 @@ def holder_of(nexthop: bytes) -> bytes | None:
     if b":" in nexthop or b"," in nexthop or b"+" in nexthop or is_route_name(nexthop):
         return None
     labels = nexthop.rsplit(b".", 3)
-    if len(labels) > 2:
-        keeps = 3 if len(labels[-1]) == 2 and len(labels[-2]) <= 3 and not labels[-1].isdigit() else 2
+    is_address = nexthop.startswith(b"[") or labels[-1].isdigit()
+    if len(labels) > 2 and not is_address:
+        keeps = 3 if len(labels[-1]) == 2 and len(labels[-2]) <= 3 else 2
         return b".".join(labels[-keeps:])
     return nexthop
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.inject.batches import inject_batch
 from support.processes.suite import Suite, enqueue, wait_until
 from support.site import LOCAL, Site, mail_site
 
@@ -67,6 +68,18 @@ def test_a_list_in_a_list_in_a_list_gets_all_copies_that_it_asks_for(site: Site)
         site.mail.qmail(f".qmail-{half}", f"&joe@{LOCAL}\n".encode())
     run_out(site, JOE, f"all@{LOCAL}")
     assert len(arrived(site, "joe")) == 2
+
+
+def test_of_equal_messages_that_came_together_each_goes_through_all_forwards(site: Site) -> None:
+    for at in range(5):
+        site.mail.qmail(f".qmail-chain-{at}", f"&chain-{at + 1}@{LOCAL}\n".encode())
+    site.mail.qmail(".qmail-chain-5", f"&joe@{LOCAL}\n".encode())
+    envelope = b"F" + JOE.encode() + b"\0T" + f"chain-0@{LOCAL}".encode() + b"\0\0"
+    pair = b"%d:%s,%d:%s," % (len(BODY), BODY, len(envelope), envelope)
+    with Suite(site.home) as suite:
+        assert inject_batch(site.home, "netstring", pair * 3).code == 0
+        suite.wait_for(r"^end msg ", times=3 * 7)
+    assert len(arrived(site, "joe")) == 3
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,8 @@ def test_no_user_has_all_places_and_nothing_is_left_in_shares_when_all_has_ended
         (b"example.co.uk", b"example.co.uk"),
         (b"mail.example.de", b"example.de"),
         (b"localhost", b"localhost"),
+        (b"192.0.2.7", b"192.0.2.7"),
+        (b"[192.0.2.7]", b"[192.0.2.7]"),
         (b"127.0.0.1:2525", None),
         (b"one.example,two.example", None),
         (b"lmtp:/run/lmtp", None),
