@@ -43,7 +43,7 @@ from queue_ondemand.returned_mail import FailedGroup, RequeuedIds, ReturnProcess
 from queue_ondemand.run_limits import LOOK_AGAIN, RunLimits
 from queue_ondemand.run_requests import EtrnLimits
 from queue_wire import logline
-from queue_wire.address import split_address
+from queue_wire.address import domain_of
 from queue_wire.admin.ondemand_socket import (
     ATRN,
     BOUNCE,
@@ -248,7 +248,7 @@ class Keeper:
     def take_job(self, job: Job, now: float) -> None:
         """Try a job, or store it."""
         config = self._look(now)
-        domains = {split_address(recipient)[1].lower() for recipient in job.recipients}
+        domains = {domain_of(recipient) for recipient in job.recipients}
         domain = next(iter(domains)) if len(domains) == 1 else None
         if domain not in config.lines or not job.path.startswith(b"mess/"):
             domain = None

@@ -19,7 +19,7 @@ from queue_remote.options import DeliveryOptions
 from queue_remote.report_text import Verdict
 from queue_remote.setup import Setup
 from queue_remote.smtp.transaction import Transaction
-from queue_wire.address import split_address
+from queue_wire.address import domain_of
 from queue_wire.pipes.job import Job
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, SUCCESS, Report
 
@@ -52,10 +52,7 @@ def choose_options(setup: Setup, sender: bytes, domain: bytes) -> DeliveryOption
 def split_job(setup: Setup, job: Job) -> list[JobPart]:
     """Return the parts of a job; almost every job has one."""
     if len(job.recipients) > 1:
-        if b"@" in job.nexthop:
-            domains = job.recipients
-        else:
-            domains = [split_address(recipient)[1].lower() for recipient in job.recipients]
+        domains = job.recipients if b"@" in job.nexthop else [domain_of(recipient) for recipient in job.recipients]
         names = set(domains)
         if len(names) > 1:
             options = {domain: choose_options(setup, job.sender, domain) for domain in names}

@@ -119,6 +119,13 @@ def address_key(address: bytes) -> bytes:
     return local.lower() + at + domain_key(domain).removesuffix(b".")
 
 
+def domain_of(address: bytes) -> bytes:
+    """Return the domain of an address in the form in which any two are compared; empty without a domain."""
+    domain = domain_key(split_address(address)[1])
+    # A final dot alone stays: it is no domain, and must not be taken for an address without one.
+    return domain.removesuffix(b".") or domain
+
+
 def ascii_domain(domain: bytes) -> bytes:
     """Return a domain with its U-labels (UTF-8) converted to A-labels (RFC 5890, UTS 46), in lower case.
 

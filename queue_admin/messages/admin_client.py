@@ -25,7 +25,7 @@ from queue_base.errors import Failure, Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.layout import Layout
 from queue_base.safe_open import open_below
-from queue_wire.address import split_address
+from queue_wire.address import domain_of
 from queue_wire.admin.cause import Cause, unpack_cause
 from queue_wire.admin.facts import RELAY, ChannelFact, DestinationFact, unpack_channel, unpack_destination
 from queue_wire.admin.figure import Figure, unpack_figure
@@ -304,7 +304,7 @@ def _places(detail: Detail) -> Iterator[bytes]:
         channel = detail.channels.get(name)
         for done, address in channel.recipients if channel else []:
             if not done:
-                yield b"L" + address if name == "local" else b"R" + split_address(address)[1].lower()
+                yield b"L" + address if name == "local" else b"R" + domain_of(address)
 
 
 def _is_locked(home: Home) -> bool:

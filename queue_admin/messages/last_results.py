@@ -18,7 +18,7 @@ from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_base.queue.layout import Layout
 from queue_base.queue.results_file import read_results
-from queue_wire.address import split_address, strip_prepend
+from queue_wire.address import domain_of, strip_prepend
 from queue_wire.admin.facts import DEAD, PROBED
 from queue_wire.control.destinationlimits import choose_nexthop
 from queue_wire.control.localroutes import find_local_route, unpack_local_routes
@@ -152,7 +152,7 @@ class DeadNexthops:
     def _nexthop(self, recipient: RecipientState) -> bytes | None:
         """Return the nexthop of a recipient; None for a local one that queue-local delivers to."""
         if recipient.channel == "remote":
-            domain = split_address(recipient.address)[1].lower()
+            domain = domain_of(recipient.address)
             if domain in self._on_demand:
                 return domain
             return choose_nexthop(self._routes, self._lines, domain).name

@@ -5,13 +5,15 @@ import time
 
 import psutil
 
+from queue_wire.address import address_key
+
 # The list of interfaces changes; reading it takes about 0.2 ms.
 REFRESH_SECONDS = 60.0
 
 
 def own_names(*names: bytes) -> frozenset[bytes]:
     """Return those names, in lower case, that identify this host: not `localhost` or names without a dot."""
-    known = {name.lower().removesuffix(b".") for name in names}
+    known = {address_key(name) for name in names}
     return frozenset(name for name in known if b"." in name and not name.startswith(b"localhost."))
 
 
@@ -19,12 +21,12 @@ class ThisHost:
     """This host's name (control/me) and the addresses of its interfaces, read again every REFRESH_SECONDS."""
 
     def __init__(self, name: bytes) -> None:
-        self._name = name.lower()
+        self._name = address_key(name)
         self._addresses: frozenset[str] = frozenset()
         self._read_at = -REFRESH_SECONDS
 
     def is_name(self, host: bytes) -> bool:
-        return host.lower().removesuffix(b".") == self._name
+        return address_key(host) == self._name
 
     def is_address(self, address: str) -> bool:
         """Return whether an IPv4 or IPv6 address is this host's; loopback and unspecified addresses are."""

@@ -20,6 +20,7 @@ from queue_send.disk_retry import DiskRetry
 from queue_send.log import Log
 from queue_send.messages.life_cycle import Messages
 from queue_wire import logline
+from queue_wire.address import address_key
 from queue_wire.admin import socket as wire
 from queue_wire.admin.returning import RecipientSelector
 from queue_wire.admin.socket import (
@@ -263,7 +264,7 @@ class Orders:
     def _probe(self, domains: list[bytes], now: float) -> Response:
         config, channels = self._config.current, self._messages.channels
         for domain in domains:
-            way = choose_nexthop(config.routes, config.lines, domain.lower())
+            way = choose_nexthop(config.routes, config.lines, address_key(domain))
             channels["remote"].scheduler.probe(way.name, now)
             servers = find_domain_route(config.localroutes, domain)
             if servers is not None:

@@ -35,7 +35,7 @@ from queue_send.scheduler.model import Action, Alive, Attempt, Dead, Defer, Entr
 from queue_send.scheduler.retry import AGAIN_AFTER, SKIPS, next_attempt, within_lifetime
 from queue_send.scheduler.scheduler import Scheduler
 from queue_wire import logline
-from queue_wire.address import split_address, verp_sender
+from queue_wire.address import domain_of, verp_sender
 from queue_wire.admin.cause import DAEMON_FULL, DISK_FAILED, EXITING, LOG_BLOCKED, REMOVALS_BEHIND
 from queue_wire.admin.returning import RecipientSelector
 from queue_wire.control.localroutes import is_route_name
@@ -426,7 +426,7 @@ class Channel:
         else:
             sender = verp_sender(entry.attempt.sender, addresses[0])
             # The entry's nexthop may name a relay; queue-remote looks up the route by the domain.
-            nexthop = addresses[0] if self.kind == "local" else split_address(addresses[0])[1].lower()
+            nexthop = addresses[0] if self.kind == "local" else domain_of(addresses[0])
             job = pack_job(Job(first, self._store.job_path(message), sender, nexthop, addresses))
             daemons = self._daemons
             if self._keeper is not None and entry.nexthop in self._config.current.ondemand:

@@ -24,7 +24,7 @@ from queue_send.messages.message_files import Store
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt, Entry
 from queue_wire import logline
-from queue_wire.address import split_address
+from queue_wire.address import domain_of
 from queue_wire.pipes.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 MANGLED = b""
@@ -57,7 +57,7 @@ def _is_of_nexthop(entry: Entry, report: Report) -> bool:
     """
     if report.scope != HOST_SCOPE:
         return False
-    domain = split_address(entry.recipients[0][1])[1].lower()
+    domain = domain_of(entry.recipients[0][1])
     return report.route in (b"", entry.nexthop) or entry.nexthop == domain
 
 

@@ -9,7 +9,7 @@ mail. For local mail it is the recipient, or the LMTP servers that localroutes n
 from collections.abc import Mapping
 
 from queue_send.scheduler.model import Recipient
-from queue_wire.address import is_verp, split_address, strip_prepend
+from queue_wire.address import domain_of, is_verp, split_address, strip_prepend
 from queue_wire.control.destinationlimits import LimitLines, Nexthop, choose_nexthop
 from queue_wire.control.localroutes import find_local_route, is_route_name
 from queue_wire.control.smtproutes import Routes
@@ -74,7 +74,7 @@ class NexthopChoices:
 
     def choose(self, address: bytes) -> Nexthop:
         """Return the nexthop of a remote recipient."""
-        domain = split_address(address)[1].lower()
+        domain = domain_of(address)
         found = self._kept.get(domain)
         if found is None:
             if domain in self._on_demand:

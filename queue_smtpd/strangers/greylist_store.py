@@ -13,6 +13,7 @@ import sqlite3
 from contextlib import suppress
 
 from queue_smtpd.strangers.greylisting import KnownNetwork, Triplet, judge_attempt
+from queue_wire.address import address_key
 from queue_wire.control.strangers.greylist import GreylistRules
 
 # Seconds to wait for another process, and the rows that are removed at once, so that none waits long.
@@ -72,7 +73,7 @@ class GreylistStore:
     def judge(self, network: str, sender: bytes, recipient: bytes, now: int, rules: GreylistRules) -> int:
         """Note an attempt; return how many seconds its client has to wait, 0 if it may pass."""
         key = hashlib.blake2b(
-            b"\0".join((network.encode(), sender.lower(), recipient.lower())), digest_size=16
+            b"\0".join((network.encode(), address_key(sender), address_key(recipient))), digest_size=16
         ).digest()
         database = self._database
         # Otherwise another process could write between the reading and the writing.

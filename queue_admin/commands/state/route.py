@@ -22,7 +22,7 @@ from queue_base.daemon.processes import command as program
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
 from queue_base.home import Home
 from queue_smtp.path import pack_path
-from queue_wire.address import split_address, strip_prepend
+from queue_wire.address import domain_of, split_address, strip_prepend
 from queue_wire.control.destinationlimits import (
     NO_LINES,
     LimitLine,
@@ -108,7 +108,7 @@ def _route(home: Home, channel: bool, target: bytes, steps: list[bytes]) -> Gene
         yield f"failure: SMTP cannot carry this address: {trouble}"
         code = PERMANENT
     else:
-        name = domain.lower()
+        name = domain_of(target)
         yield f"remote: the nexthop is {visible(name)}"
         line = (read_parsed(home, "ondemand", unpack_ondemand) or {}).get(name)
         if line is not None:
@@ -158,7 +158,7 @@ def _describe_limits(home: Home, channel: bool, target: bytes) -> Iterator[str]:
             found = _limits_of_local(lines, target) if servers is None else _limits_of_servers(lines, servers)
         else:
             routes = read_parsed(home, "smtproutes", unpack_routes) or {}
-            found = _limits_of_remote(lines, choose_nexthop(routes, lines, split_address(target)[1].lower()))
+            found = _limits_of_remote(lines, choose_nexthop(routes, lines, domain_of(target)))
     except Temporary as error:
         yield f"limits: not known: {error}"
         return

@@ -180,6 +180,7 @@ def test_our_own_addresses_are_those_of_the_interfaces_and_all_of_loopback() -> 
     this_host = ThisHost(b"Me.example")
     assert this_host.is_name(b"ME.EXAMPLE.")
     assert not this_host.is_name(b"you.example")
+    assert ThisHost(b"xn--bcher-kva.example.").is_name("bücher。example".encode())
     assert all(this_host.is_address(address) for address in ("127.0.0.1", "127.1.2.3", "::1", "0.0.0.0"))
     assert this_host.is_address("::ffff:127.0.0.1")
     assert not this_host.is_address("198.51.100.1")

@@ -45,6 +45,13 @@ def test_a_verp_sender_makes_each_recipient_a_group() -> None:
     assert groups == [(b"one,two:26", [b"1@a.example"]), (b"one,two:26", [b"2@b.example"])]
 
 
+def test_however_a_domain_is_written_it_is_one_nexthop() -> None:
+    choices = NexthopChoices({}, NO_LINES, on_demand=frozenset((b"xn--bcher-kva.example",)))
+    ways = ["bücher.example", "BÜCHER。example", "xn--bcher-kva.example.", "XN--BCHER-KVA.Example"]
+    assert {choices.name("remote", f"joe@{way}".encode()) for way in ways} == {b"xn--bcher-kva.example"}
+    assert choices.name("remote", b"joe@.") == b"."
+
+
 def test_a_domain_without_a_route_is_its_own_nexthop() -> None:
     assert choose_nexthop(ROUTES, NO_LINES, b"e.example") == (b"e.example", False, None)
     assert group(b"1@E.example") == [(b"e.example", [b"1@E.example"])]
