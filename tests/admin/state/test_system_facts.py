@@ -18,7 +18,8 @@ def test_a_process_that_cannot_be_examined_is_left_out(
 ) -> None:
     monkeypatch.setattr("queue_admin.metrics.system_facts.DAEMONS", ("queue-send",))
     monkeypatch.setattr("queue_admin.metrics.system_facts._program", lambda words: "queue-send")
-    assert [found.pid for found in find_processes(os.getpid())] == [os.getpid()]
+    # Other tests of the process may have left children.
+    assert os.getpid() in [found.pid for found in find_processes(os.getpid())]
     monkeypatch.setattr(psutil.Process, method, _raiser(failure))
     assert find_processes(os.getpid()) == []
 
