@@ -4,9 +4,8 @@ Counting costs some increments a message. Lengths of time are counted in columns
 under 1 unit, column n those from 2**(n-1) to under 2**n units, and the last one all longer ones too.
 """
 
-import re
-
 from queue_wire.admin.figure import COLUMNS
+from queue_wire.status_code import find_status
 
 DELIVERY_UNIT = 0.001  # Seconds: a delivery takes from some milliseconds to minutes.
 QUEUE_UNIT = 1.0  # A birth is known to the second.
@@ -15,16 +14,13 @@ RECENT = 60.0  # Seconds: the worst turn of this time, and of as much before it,
 NO_CLASS = b"none"
 # The subject of an enhanced status code, RFC 3463 section 3.
 _SUBJECTS = (b"other", b"address", b"mailbox", b"system", b"network", b"protocol", b"content", b"policy")
-_CODE = re.compile(rb"(?<![\d.])[245]\.([0-7])\.\d{1,3}(?![\d.])")
 
 
 def trouble_class(text: bytes) -> bytes:
-    """Return the subject of the last enhanced status code in the text of a verdict; NO_CLASS if it has none.
-
-    Our own texts end with `(#4.4.1)`; a remote host's reply has its code in it.
-    """
-    found = _CODE.findall(text)
-    return _SUBJECTS[int(found[-1])] if found else NO_CLASS
+    """Return the subject of the enhanced status code in the text of a verdict; NO_CLASS if it has none."""
+    code = find_status(text, b"245")
+    subject = int(code.split(b".")[1]) if code else len(_SUBJECTS)
+    return _SUBJECTS[subject] if subject < len(_SUBJECTS) else NO_CLASS
 
 
 class TimeColumns:

@@ -4,14 +4,10 @@ The part for people begins with `Hi. This is the`, and has one paragraph per rec
 requires (cr.yp.to/proto/qsbmf.txt), so that mailing list programs understand it.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from queue_base.reports.dsn import Dsn, compose_dsn, token
-
-# The lookbehind comes after the first digit, because a pattern that begins with a digit is searched for faster.
-_STATUS = re.compile(rb"([45](?<![\d.].)\.\d{1,3}\.\d{1,3})(?![\d.])", re.DOTALL)
 
 
 class BounceFacts(NamedTuple):
@@ -40,7 +36,7 @@ def compose_steps(facts: BounceFacts) -> Iterator[bytes]:
         subject=b"failure notice",
         greeting=_greeting(facts),
         action=b"failed",
-        status=_STATUS,
+        classes=b"45",
         default=b"5.0.0",
         words=b"",
         more=b"",

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from queue_wire.address import ascii_domain, dsn_address, has_control_character, quote_address, split_address
 from queue_wire.failures import TEXT_MAX
 from queue_wire.format_error import FormatError
+from queue_wire.status_code import find_status
 
 LINE_MAX = 900  # Bytes of foreign text in one line. RFC 5322 allows 998 with our own words.
 REASONS_MAX = 500_000  # Bytes of reasons in each of the two lists of a report.
@@ -23,7 +24,11 @@ PIECE_MAX = 65536  # Bytes of a piece of the report, or little more.
 LEFT_OUT = b"Reason left out."
 WORD_MAX = 60  # Bytes of the text of an encoded word, which may have 75 in all (RFC 2047 section 2).
 
-_REPLY = re.compile(rb"Remote host said: ([2345]\d\d[^\n]*)")
+# All lines of a reply; the reply that refused, if there is one.
+_REPLIES = [
+    re.compile(rb"Remote host said: ((%s\d\d)[^\n]*(?:\n\2(?=[ \n-]|\Z)[^\n]*)*)" % classes)
+    for classes in (b"[45]", b"[23]")
+]
 _DOMAIN = re.compile(rb"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[A-Za-z0-9:.]+\]")
 _TOKEN = bytes(byte if byte > 32 and byte != 127 else ord("_") for byte in range(256))
 _PRINTED = bytes(byte if (byte >= 32 and byte != 127) or byte == 10 else ord(" ") for byte in range(256))
@@ -38,8 +43,8 @@ class Dsn(NamedTuple):
     """The contents of a report. Times are in seconds since the epoch; `unique` is for its Message-ID and boundary.
 
     `recipients` are (address, text), the text empty if it is not known, or None if the next one takes time. A third
-    member are whole lines for people about earlier attempts. Their status code is what `status` finds in the text, else
-    `default`; `words` replace an unknown text. `more` are fields at the end of each block.
+    member are whole lines for people about earlier attempts. Their status code is the one in the text, of a class in
+    `classes`, else `default`; `words` replace an unknown text. `more` are fields at the end of each block.
     """
 
     me: bytes
@@ -48,7 +53,7 @@ class Dsn(NamedTuple):
     subject: bytes
     greeting: list[bytes]
     action: bytes
-    status: re.Pattern[bytes]
+    classes: bytes
     default: bytes
     words: bytes
     more: bytes
@@ -192,20 +197,20 @@ def _status_head(facts: Dsn) -> bytes:
 
 def _status_of(facts: Dsn, recipient: bytes, reason: bytes, said: bytes) -> bytes:
     """Return the fields for one recipient; Diagnostic-Code is left out where `said` is empty (RFC 3464 allows it)."""
-    found = facts.status.search(reason)
     return b"\nFinal-Recipient: %s\nAction: %s\nStatus: %s\n%s%s" % (
         dsn_address(recipient, LINE_MAX),
         facts.action,
-        found[1] if found else facts.default,
+        find_status(reason, facts.classes) or facts.default,
         b"Diagnostic-Code: %s\n" % said if said else b"",
         facts.more,
     )
 
 
 def _diagnostic(reason: bytes) -> bytes:
-    reply = _REPLY.search(reason)
-    kind, text = (b"smtp", reply[1]) if reply else (b"x-queue-suite", reason.strip().replace(b"\n", b" "))
-    return b"%s; %s" % (kind, _ascii(_readable(text)))
+    reply = _REPLIES[0].search(reason) or _REPLIES[1].search(reason)
+    if reply:
+        return b"smtp; " + _ascii(_readable(reply[1].replace(b"\n", b"\n ")))
+    return b"x-queue-suite; " + _ascii(_readable(reason.strip().replace(b"\n", b" ")))
 
 
 def _clean_header(header: bytes) -> bytes:

@@ -15,7 +15,6 @@ The text does not begin with `Hi. This is the`: mailing list programs would take
 """
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from email.utils import formatdate
 from itertools import chain
@@ -53,8 +52,6 @@ _CHANNELS = ("local", "remote")
 
 SUBJECT = b"Delayed Mail (still being retried)"  # Postfix's, which filters recognize.
 _UNKNOWN = b"No delivery to it has succeeded so far."
-# As in bounce.py, but a status that begins with 5 would be final.
-_STATUS = re.compile(rb"(4(?<![\d.].)\.\d{1,3}\.\d{1,3})(?![\d.])", re.DOTALL)
 
 
 class DelayFacts(NamedTuple):
@@ -90,7 +87,8 @@ def compose_notice(facts: DelayFacts) -> Iterator[bytes]:
             b"%s. The last reason, if it is known, stands under each address." % until,
         ],
         action=b"delayed",
-        status=_STATUS,
+        # A status that begins with 5 would be final.
+        classes=b"4",
         default=b"4.0.0",
         words=_UNKNOWN,
         # RFC 3464, section 2.3.9.

@@ -27,6 +27,8 @@ A reason is text as the log has it, `_` standing for a space. A class says whose
 import re
 from typing import NamedTuple
 
+from queue_wire.status_code import find_status
+
 # The three digits of a reply stand at the beginning, after a slash (a line's end) or after `said:`.
 _REPLY = r"(?:^|(?<=/)|(?<=said:_)|(?<=said:_\())[245][0-9][0-9](?![A-Za-z0-9.])"
 _CODE = r"[245]\.[0-9]{1,3}+\.[0-9]{1,3}+(?!\.?[0-9])"
@@ -62,7 +64,6 @@ _FOLDED = (
     ),
 )
 _FOLDS = tuple((re.compile(pattern, re.DOTALL), name) for pattern, name in _FOLDED)
-_CODES = re.compile(rf"(?:^|[^A-Za-z0-9.])({_CODE})")
 # An id that stands by itself: the last one, or one that anybody would take for one.
 _LONE_ID = re.compile(
     r"_(?:(?<=[_/(:]queued_as_)(?<!queued_as_queued_as_)|(?!8BITMIME|SMTPUTF8)(?=[A-Za-z0-9]{8})(?=[0-9]*+[A-Za-z])"
@@ -87,9 +88,9 @@ def abridge(reason: str) -> str:
 
 
 def enhanced_code(reason: str) -> str:
-    """Return the first RFC 3463 code in the text, such as 4.4.1; '' for none. qmail writes it as (#4.4.1)."""
-    found = _CODES.search(reason)
-    return "" if found is None else found[1]
+    """Return the RFC 3463 code of the reason, such as 4.4.1; '' for none."""
+    text = reason.replace("_", " ").replace("/", "\n")
+    return find_status(text.encode(), b"245").decode()
 
 
 # The last two numbers of a code that is sure of itself; hosts give the others to nearly everything.

@@ -107,10 +107,30 @@ def test_the_status_part_has_the_fields_that_rfc_3464_requires() -> None:
         (b"Connected to 5.1.1.1 but greeting failed.\n", "5.0.0"),
         (b"CNAME lookup failed temporarily. (#4.4.3)\nI'm not going to try again\n", "4.4.3"),
         (b"Remote host said: 250 2.1.5 fine\nRemote host said: 554 5.6.0 no\n", "5.6.0"),
+        (b"Remote host said: 550 Exim 4.94.2 says no\n", "5.0.0"),
+        (b"Remote host said: 550 see RFC 4.2.2\n", "5.0.0"),
+        (b"Remote host said: 550 4.2.2 is of another class\n", "5.0.0"),
+        (b"Remote host said: 550-first\n550 5.2.1: disabled\n", "5.2.1"),
+        (b"Remote host said: 554 sorry, no mailbox here (#5.1.1)\n", "5.1.1"),
+        (b"Connected to 192.0.2.1 but it is this host. (#5.4.6)\nRemote host said: 250 5.1.1 x\n", "5.4.6"),
     ],
 )
 def test_the_status_is_a_code_of_failure_that_the_reason_holds(reason: bytes, status: str) -> None:
     assert status_blocks(compose_bounce(facts(failures=[(b"b@c", reason)])))[1]["Status"] == status
+
+
+def test_the_diagnostic_code_has_all_lines_of_the_reply_that_refused() -> None:
+    reason = (
+        b"Remote host said: 250 fine\n192.0.2.1 does not like recipient.\n"
+        b"Remote host said: 550-5.1.1 The account does not exist.\n550-5.1.1 Check the spelling, or see\n"
+        b"550 5.1.1 https://support.example/x\nGiving up on 192.0.2.1.\n"
+    )
+    said = status_blocks(compose_bounce(facts(failures=[(b"b@example.net", reason)])))[1]["Diagnostic-Code"]
+
+    assert said.replace("\n", "") == (
+        "smtp; 550-5.1.1 The account does not exist. 550-5.1.1 Check the spelling, or see"
+        " 550 5.1.1 https://support.example/x"
+    )
 
 
 def test_the_header_part_is_the_messages_header() -> None:

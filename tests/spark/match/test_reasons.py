@@ -100,6 +100,21 @@ def test_successes_fold_too() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("Remote_host_said:_550_5.1.1_no/", "5.1.1"),
+        ("Remote_host_said:_550-no/550_5.2.2_full/", "5.2.2"),
+        ("Sorry._(#4.4.1)/", "4.4.1"),
+        ("Remote_host_said:_550_Exim_4.94.2_says_no/", ""),
+        ("Remote_host_said:_550_see_RFC_4.2.2/", ""),
+        ("Remote_host_said:_550_4.2.2_full/", ""),
+    ],
+)
+def test_a_code_stands_behind_a_reply_code_of_its_class_or_in_parentheses(reason: str, code: str) -> None:
+    assert enhanced_code(reason) == code
+
+
 PIECES = (
     *("_", "_", "_", "_", "_", "_", "/", "/", "/", "queued_as_", "8BITMIME", "SMTPUTF8", "550-", "250_2.0.0"),
     *("a", "f9", "12345678", "-", "."),
