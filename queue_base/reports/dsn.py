@@ -94,7 +94,7 @@ def compose_dsn(facts: Dsn) -> Iterator[bytes]:
     yield _head(facts, boundary)
     yield _part(boundary, b"text/plain; charset=utf-8") + greeting
     yield from texts.take()
-    yield _part(boundary, b"message/delivery-status")
+    yield _part(boundary, b"message/delivery-status", b"7bit")
     yield from statuses.take()
     yield _part(boundary, b"text/rfc822-headers") + header + b"\n--%s--\n" % boundary
 
@@ -179,8 +179,8 @@ def _encoded_words(text: bytes) -> bytes:
     return b"\n ".join([b"=?utf-8?q?%s?=" % word.encode() for word in words])
 
 
-def _part(boundary: bytes, kind: bytes) -> bytes:
-    return b"\n--%s\nContent-Type: %s\nContent-Transfer-Encoding: 8bit\n\n" % (boundary, kind)
+def _part(boundary: bytes, kind: bytes, encoding: bytes = b"8bit") -> bytes:
+    return b"\n--%s\nContent-Type: %s\nContent-Transfer-Encoding: %s\n\n" % (boundary, kind, encoding)
 
 
 def _greeting(facts: Dsn, left_out: int) -> bytes:

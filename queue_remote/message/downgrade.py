@@ -4,8 +4,8 @@ The body of a part that needs it is encoded as quoted-printable or base64, and g
 everything else keeps its bytes. A message without MIME gets MIME fields, its text the charset `unknown-8bit` (RFC
 1428). A message that cannot be converted without loss raises FormatError: signed parts (RFC 1847), parts that are not
 in the encoding that they name, fragments. 8-bit bytes in a header stay, as in Postfix, because their charset is
-unknown. In the text before and after the parts of a multipart, which no mail reader shows, they become `?`. The work is
-proportional to the message's bytes.
+unknown. In the text before and after the parts of a multipart, which no mail reader shows, and in parts such as
+message/delivery-status, which may not be encoded, they become `?`. The work is proportional to the message's bytes.
 """
 
 import re
@@ -81,8 +81,9 @@ class Downgrade:
             self._convert_leaf(header, end)
 
     def _put_container(self, header: PartHeader) -> None:
-        if self._seven_bit and header.mime.encoding in ("8bit", "binary"):
-            header.set(b"Content-Transfer-Encoding", b"7bit")
+        encoding = header.mime.encoding
+        if encoding not in ("", "7bit") and (self._seven_bit or encoding not in ("8bit", "binary")):
+            header.set(b"Content-Transfer-Encoding", b"7bit" if self._seven_bit else b"8bit")
         header.separator = b"\n"
         self._put(header.pack())
 
@@ -103,7 +104,10 @@ class Downgrade:
     def _convert_leaf(self, header: PartHeader, end: int) -> None:
         body = self._data[header.body : end]
         mime = header.mime
-        if mime.whole:
+        if _is_report(mime.type) and (mime.whole or not body.isascii()):
+            encoding, pieces = b"7bit", wrap_text(body)
+            header.set(b"Content-Transfer-Encoding", encoding)
+        elif mime.whole:
             encoding = choose_encoding(body)
             if not mime.typed and not body.isascii():
                 header.set(b"Content-Type", b"text/plain; charset=unknown-8bit")
@@ -152,6 +156,14 @@ class Downgrade:
     def _find_long_line(self, start: int) -> int:
         place = find_long_line(self._data, start)
         return place if place >= 0 else len(self._data)
+
+
+def _is_report(kind: str) -> bool:
+    """Return whether a type of message, such as message/delivery-status, may not be encoded (RFC 2045 section 6.4).
+
+    Those of RFC 6532, message/global and its kin, may.
+    """
+    return kind.startswith("message/") and not kind.startswith("message/global")
 
 
 class _NextOffset:

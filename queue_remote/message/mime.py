@@ -23,7 +23,8 @@ PARTS_MAX = 10_000
 VALUE_MAX = 1024
 TEXT = "text/plain"
 MESSAGE = "message/rfc822"
-IDENTITIES = ("", "7bit", "8bit", "binary")
+# All others, also misspelled names of identity encodings, are taken as what the bytes are.
+ENCODINGS = ("quoted-printable", "base64")
 # Types whose contents must not change (RFC 1847).
 SEALED = ("multipart/signed", "multipart/encrypted")
 
@@ -122,16 +123,17 @@ class MimeFields:
 
     @property
     def whole(self) -> bool:
-        """Whether the body is not encoded."""
-        return self.encoding in IDENTITIES
+        """Whether the body is not encoded, by its name."""
+        return self.encoding not in ENCODINGS
 
+    # These two are taken apart whatever encoding they name: RFC 2045 section 6.4 allows them none.
     @property
     def is_multipart(self) -> bool:
-        return self.whole and self.type.startswith("multipart/") and self.type not in SEALED
+        return self.type.startswith("multipart/") and self.type not in SEALED
 
     @property
     def is_message(self) -> bool:
-        return self.whole and self.type == MESSAGE
+        return self.type == MESSAGE
 
 
 class Delimiter(NamedTuple):
@@ -323,9 +325,9 @@ def unpack_content_type(value: bytes) -> ContentType:
 
 
 def unpack_encoding(value: bytes) -> str:
-    """Return the first word of a Content-Transfer-Encoding, in lower case; empty if there is none."""
+    """Return the first word of a Content-Transfer-Encoding, in lower case, without quotes; empty if there is none."""
     word = _WORD.match(value, _skip(value, 0))
-    return word[0][:VALUE_MAX].decode("ascii", "replace").lower() if word is not None else ""
+    return word[0][:VALUE_MAX].decode("ascii", "replace").strip('"').lower() if word is not None else ""
 
 
 def _find_boundary(value: bytes, place: int) -> bytes:

@@ -72,11 +72,41 @@ def test_a_message_that_is_not_mime_becomes_so_in_an_unknown_charset() -> None:
     )
 
 
-@pytest.mark.parametrize("encoding", [b"8bit", b"BINARY", b"7bit (not so)"])
+ODD_NAMES = [b"8bits", b"8-bit", b"none", b'"8bit"', b"utf-8", b"x-uuencode"]
+
+
+@pytest.mark.parametrize("encoding", [b"8bit", b"BINARY", b"7bit (not so)", *ODD_NAMES])
 def test_the_transfer_encoding_is_replaced_where_it_is(encoding: bytes) -> None:
     header = b"MIME-Version: 1.0\ncontent-transfer-encoding: %s\n\t\nContent-Type: text/html\n"
     expected = b"MIME-Version: 1.0\nContent-Transfer-Encoding: quoted-printable\nContent-Type: text/html\n\n=E9"
     assert convert(header % encoding + b"\n\xe9") == expected
+
+
+@pytest.mark.parametrize("encoding", [b"base64", b"quoted-printable", b"8bit", b"x-odd"])
+@pytest.mark.parametrize("seven_bit", [True, False])
+def test_the_encoding_that_a_container_names_is_not_believed(encoding: bytes, seven_bit: bool) -> None:
+    names = b"Content-Transfer-Encoding: %s\n"
+    inner = b"Content-Type: message/rfc822\n%s\nSubject: x\nContent-Type: text/plain\n\n%s\n"
+    whole = b"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n%s\n--b\n%s--b\n\nshort\n--b--\n"
+    text = b"caf\xe9 " if seven_bit else b"long " * 400
+    message = whole % (names % encoding, inner % (names % encoding, text))
+    plain = whole % (b"", inner % (b"", text))
+
+    converted = convert(message, seven_bit=seven_bit, short_lines=not seven_bit)
+
+    expected = convert(plain, seven_bit=seven_bit, short_lines=not seven_bit)
+    label = b"7bit" if seven_bit else b"8bit"
+    assert converted.replace(names % label, b"") == expected and converted.count(names % label) == 2
+
+
+@pytest.mark.parametrize("encoding", [b"", b"Content-Transfer-Encoding: quoted-printable\n"])
+def test_a_status_report_within_a_message_is_not_encoded(encoding: bytes) -> None:
+    header = b"MIME-Version: 1.0\nContent-Type: message/delivery-status\n%s"
+    fields = b"Final-Recipient: rfc822; caf%s@x.example\nAction: failed\n"
+
+    assert convert(header % encoding + b"\n" + fields % b"\xc3\xa9") == (
+        header % b"Content-Transfer-Encoding: 7bit\n" + b"\n" + fields % b"??"
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +116,6 @@ def test_the_transfer_encoding_is_replaced_where_it_is(encoding: bytes) -> None:
         b"Content-Type: multipart/mixed\n",
         b"Content-Type: multipart/mixed; boundary=other\n",
         b"Content-Type: message/partial; id=1\n",
-        b"Content-Transfer-Encoding: x-uuencode\n",
         b"Content-Transfer-Encoding: base64\n",
         b"Content-Type: multipart/mixed; boundary*%s=b\n" % (b"9" * 5000),
         b"Content-Type: multipart/mixed; boundary=%s\n" % (b"b" * 5000),

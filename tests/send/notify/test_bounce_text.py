@@ -54,6 +54,7 @@ def parts(data: bytes) -> list[Part]:
     found = cast(list[Part], message.get_payload())
     kinds = [part.get_content_type() for part in found]
     assert kinds == ["text/plain", "message/delivery-status", "text/rfc822-headers"]
+    assert found[1]["Content-Transfer-Encoding"] == "7bit"
     return found
 
 
