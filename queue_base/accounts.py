@@ -10,6 +10,10 @@ import os
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 QUEUE_ACCOUNT = "queue"
 REMOTE_ACCOUNT = "queuer"
 SMTPD_ACCOUNT = "queued"
@@ -56,22 +60,22 @@ def trusted_users(owner: Owner) -> frozenset[int]:
     return frozenset(uids)
 
 
-def become(owner: Owner) -> None:
-    """Change to the owner's uid and gid permanently, without supplementary groups. Raises Permanent on failure."""
+def become(owner: Owner, groups: "Collection[int]" = ()) -> None:
+    """Change to the owner's uid and gid permanently, with these supplementary groups. Raises Permanent on failure."""
     try:
-        os.setgroups([])
+        os.setgroups(list(groups))
         os.setgid(owner.gid)
         os.setuid(owner.uid)
     except OSError as error:
         raise Permanent(f"unable to become uid {owner.uid} gid {owner.gid}: {reason(error)}") from error
 
 
-def become_reader(owner: Owner) -> None:
+def become_reader(owner: Owner, groups: "Collection[int]" = ()) -> None:
     """Do the same as `become`, then check that this account may read the suite's code: some modules are imported later.
 
     Raises Permanent, naming the path that denies access.
     """
-    become(owner)
+    become(owner, groups)
     for path in (os.__file__, __file__):
         if not os.access(path, os.R_OK):
             raise Permanent(

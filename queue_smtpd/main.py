@@ -116,7 +116,8 @@ def leave_root(home: Home) -> None:
     # Where it cannot be made, as under systemd, queuectl init has made it; or the log has an alert when it is used.
     with suppress(OSError):
         make_greylist_directory(home, owner)
-    become_reader(owner)
+    # Milters and check programs have sockets and files for their groups, which the administrator adds the account to.
+    become_reader(owner, os.getgrouplist(SMTPD_ACCOUNT, account.pw_gid))
 
 
 def take_connection() -> socket.socket | None:

@@ -3,6 +3,7 @@
 Run by tests/admin/test_accounts.py inside a mount namespace whose /etc is private, as root.
 """
 
+import grp
 import os
 import pwd
 import select
@@ -47,9 +48,12 @@ def shows(daemon: SmtpdDaemon, name: bytes) -> bool:
         return name in (client.getpeercert(True) or b"")
 
 
-def test_a_key_that_only_root_can_read_is_used_and_renewed_and_the_server_is_not_root(
+def test_a_key_that_only_root_can_read_is_used_and_the_server_is_not_root_and_has_the_groups_of_its_account(
     smtpd_home: Home, keys: Path
 ) -> None:
+    subprocess.run(["groupadd", "--system", "milter"], check=True, timeout=60)
+    subprocess.run(["usermod", "--append", "--groups", "milter", SMTPD_ACCOUNT], check=True, timeout=60)
+    groups = {grp.getgrnam("milter").gr_gid, pwd.getpwnam(SMTPD_ACCOUNT).pw_gid}
     queued = pwd.getpwnam(SMTPD_ACCOUNT).pw_uid
     with SmtpdDaemon(smtpd_home, ("submissions",)) as daemon:
         assert shows(daemon, b"raw.example")
@@ -57,6 +61,9 @@ def test_a_key_that_only_root_can_read_is_used_and_renewed_and_the_server_is_not
         children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         uids = [int(Path(f"/proc/{each}/status").read_text().partition("Uid:")[2].split()[0]) for each in children]
         assert sorted(uids) == [0, queued, queued]
+        for child in (each for each, uid in zip(children, uids, strict=True) if uid == queued):
+            found = Path(f"/proc/{child}/status").read_text().partition("Groups:")[2].partition("\n")[0]
+            assert {int(word) for word in found.split()} == groups
         kept = os.stat(smtpd_home.greylist)
         assert (kept.st_uid, kept.st_mode & 0o777) == (queued, 0o700)
         new = keys / "new"
