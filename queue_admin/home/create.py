@@ -27,6 +27,7 @@ from queue_base.safe_open import read_given
 from queue_wire.control.lines import unpack_line, unpack_set
 from queue_wire.ids import is_prime, nearest_primes
 
+_THIS_HOST = "localhost"
 DEFAULT_SPLIT = 23
 SPLIT_MAX = 100_000
 
@@ -56,7 +57,8 @@ def create_home(
     names = _own_name(home, me)
     # Mail to this host itself, such as bounces to its users, must not go to a relay.
     accepted = (file_system,) if file_system else ()
-    locals_lines = dict.fromkeys((*names, *local)) if me or local else ()
+    # So must mail to root@localhost, as programs of this host address their alerts.
+    locals_lines = dict.fromkeys((*names, *local, _THIS_HOST)) if me or local else ()
     for name, lines in (("me", names), ("locals", locals_lines), ("queuefilesystem", accepted)):
         if lines:
             above.file(f"{home.control}/{name}", "".join(f"{line}\n" for line in lines).encode(), CONTROL_FILE_MODE)
@@ -100,7 +102,7 @@ def check_options(home: Home, me: str | None, local: tuple[str, ...], split: int
     """Raise as create_home does if options conflict; change nothing."""
     names = _own_name(home, me)
     _check_agrees(f"{home.control}/me", {me} if me else set(), ())
-    _check_agrees(f"{home.control}/locals", set(local), names)
+    _check_agrees(f"{home.control}/locals", set(local), (*names, _THIS_HOST))
     for one in home.each():
         _check_place(one, not home.is_chosen)
         _choose_split(one, split)
@@ -155,5 +157,5 @@ def _check_agrees(path: str, wanted: set[str], also: tuple[str, ...]) -> None:
         data = read_given(path)
     found = {unpack_line(data)} if path.endswith("/me") else set(unpack_set(data))
     said = {name.lower().decode("ascii", "replace") for name in found}
-    if said not in (wanted, wanted | set(also)):
+    if not wanted <= said <= wanted.union(also):
         raise Permanent(f"unable to set {path}: it exists with other contents; edit it by hand")

@@ -2,7 +2,8 @@
 
 `plain_addresses` recognizes the ordinary field, in which nothing is to be completed. `rewrite_list` is the full parser:
 it splits the field into tokens, finds the addresses and completes each. A name without @ gets @defaulthost, a host
-that ends in + gets plusdomain in place of the +, and a host without a dot gets defaultdomain (qmail-inject(8)).
+that ends in + gets plusdomain in place of the +, and a host without a dot gets defaultdomain (qmail-inject(8)), but
+localhost stays.
 
 The parser accepts what qmail-inject accepts: a comma is inserted between addresses that only a space separates, source
 routes are removed, and so is a dot or @ at the end of an address. Anything else that is wrong raises FormatError with
@@ -393,6 +394,9 @@ def _complete_host(host: list[Token], names: "Names") -> list[Token]:
         last.value, last.raw = last.value[:-1], last.raw[:-1]
         return [_make_atom(b"." * bool(last.value) + names("plusdomain"))]
     if any(token.kind is LITERAL or "." in token.value for token in host):
+        return []
+    if "".join([token.value for token in host]).lower() == "localhost":
+        # This host under any domain (RFC 6761 section 6.3), and in no other domain.
         return []
     return [_make_atom(b"." + names("defaultdomain"))]
 

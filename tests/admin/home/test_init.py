@@ -61,7 +61,7 @@ def test_every_path_has_its_documented_owner_and_mode(tmp_path: Path) -> None:
 def test_controls_hold_the_host_name_and_the_local_domains(tmp_path: Path) -> None:
     assert init(tmp_path / "one") == 0
     assert (tmp_path / "one/control/me").read_bytes() == b"mail.example.org\n"
-    assert (tmp_path / "one/control/locals").read_bytes() == b"mail.example.org\n"
+    assert (tmp_path / "one/control/locals").read_bytes() == b"mail.example.org\nlocalhost\n"
     assert init(tmp_path / "two", "--local", "Example.ORG.", "--local", "localhost") == 0
     assert (tmp_path / "two/control/locals").read_bytes() == b"mail.example.org\nexample.org\nlocalhost\n"
 
@@ -70,7 +70,7 @@ def test_locals_written_later_hold_the_host_name_that_is_there(tmp_path: Path) -
     assert init(tmp_path / "home") == 0
     (tmp_path / "home/control/locals").unlink()
     assert main(["queuectl", "init", str(tmp_path / "home"), "--as-me", "--local", "example.org"]) == 0
-    assert (tmp_path / "home/control/locals").read_bytes() == b"mail.example.org\nexample.org\n"
+    assert (tmp_path / "home/control/locals").read_bytes() == b"mail.example.org\nexample.org\nlocalhost\n"
 
 
 @pytest.mark.parametrize("said", [b"example.org\n", b"Example.org\nmail.example.org\n"])

@@ -19,6 +19,8 @@ CASES = [
     (b"a", b"a@host.example", [b"a@host.example"]),
     (b"a.b", b"a.b@host.example", [b"a.b@host.example"]),
     (b"a@b", b"a@b.dom.example", [b"a@b.dom.example"]),
+    (b"root@localhost, b@LocalHost.", b"root@localhost, b@LocalHost", [b"root@localhost", b"b@LocalHost"]),
+    (b"a@localhost2", b"a@localhost2.dom.example", [b"a@localhost2.dom.example"]),
     (b"a@b+", b"a@b.plus.example", [b"a@b.plus.example"]),
     (b"a@b.c+", b"a@b.c.plus.example", [b"a@b.c.plus.example"]),
     (b"a@+", b"a@plus.example", [b"a@plus.example"]),
