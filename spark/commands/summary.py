@@ -1,17 +1,23 @@
 """What a build prints when it is done."""
 
-from queue_base.errors import complain
+from queue_base.errors import Temporary, complain
 from spark.lake.build import Summary
+from spark.match.matcher import UNMATCHED
 
 # The manifest's name for lines that could not be read, among the kinds.
 UNREADABLE = "quarantine"
 
 
 def print_build(summary: Summary) -> None:
-    """Print the warnings of a build on stderr, and what it did on stdout."""
+    """Print the warnings of a build on stderr, and what it did on stdout.
+
+    Raises Temporary where the rules failed on a line: its queue was not read, and a later version may read it.
+    """
     for warning in summary.warnings:
         complain("queue-report", f"warning: {warning}")
     print(describe_build(summary))
+    if any(f": {UNMATCHED} " in warning for warning in summary.warnings):
+        raise Temporary("unable to match every queue, see the warnings; the others are in the lake")
 
 
 def describe_build(summary: Summary) -> str:

@@ -26,6 +26,7 @@ from spark.logs.plan import Stream
 from spark.logs.reader import read_lines
 from spark.logs.segments import Segment
 from spark.match import Edge, Matcher, State, fits, join
+from spark.match.matcher import BUGS, UNMATCHED, Unmatched, name_bug
 from spark.match.state import SLICE
 from spark.tables.partitions import escape_name, names_of
 
@@ -181,7 +182,7 @@ def _match(
             blocks = read_lines(segment.parts, lines, contents)
             while (block := _next(blocks)) is not None:
                 writer.add(matcher.feed(block))
-        except _Unreadable as error:
+        except (_Unreadable, Unmatched) as error:
             remove_files(home.directory, writer.close())
             return Outcome(segment, trouble=str(error)), None
         rows, edge = matcher.finish()
@@ -290,7 +291,12 @@ def _join(
             edge = new
         else:
             stand.append(outcome.segment.number)
-        rows, state = join(state, edge)
+        try:
+            rows, state = join(state, edge)
+        except BUGS as error:
+            rest = [one for one in outcomes if one.segment.number > outcome.segment.number]
+            done = [*written, *outcome.written, *writer.close()]
+            return _give_up(home, stream, rest, done, f"{UNMATCHED} its segments together: {name_bug(error)}")
         writer.add(rows)
         counts += edge.counts
         written += _place_lines(home.directory, outcome, lines)

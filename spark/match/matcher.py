@@ -8,6 +8,7 @@ from collections import Counter
 
 import numpy as np
 
+from spark.match import smtp_log
 from spark.match.block import Block
 from spark.match.edge import Edge, make_edge
 from spark.match.found import to_rows
@@ -21,6 +22,7 @@ from spark.match.rules import Found, Rules
 from spark.match.stamps import IS_STAMPED
 from spark.match.state import State, add_words
 from spark.match.statuses import Levels, Statuses
+from spark.match.text import escape
 
 _START, _DONE, _NEW, _INFO, _END = range(1, 6)
 # The first bytes of an event say which of these kinds it is, if it is one of them.
@@ -28,6 +30,29 @@ _HEADS = {b"start": _START, b"deliv": _DONE, b"new m": _NEW, b"info ": _INFO, b"
 _RESULTS = {b"success": "success", b"failure": "failure", b"deferral": "deferral"}
 # Kinds with a rule of their name that come by parse_event.
 _RULED = frozenset(("new", "info", "start", "mangled", "bounce", "triple", "hold", "delete", "release", "end", "alert"))
+_ONDEMAND = frozenset(f"ondemand_{word}" for word in ("stored", "done", "stays", "requeued", "started", "ended"))
+# All kinds of the grammar; those that no rule above takes are counted, no more.
+TAKEN = frozenset((
+    *_RULED, *_ONDEMAND, *smtp_log.RULED, *smtp_log.COUNTED, "smtp_start", "smtp_gone", "tcpserver",
+    "status", "exiting", "done", "corrupt", "dest", "delay", "ondemand", "inflow", "config", "warning",
+))  # fmt: skip
+
+# How the trouble of a stream begins that is a bug here, not a log that cannot be read.
+UNMATCHED = "unable to match"
+# What a rule raises that fails on what it was given.
+BUGS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, AssertionError)
+
+
+class Unmatched(Exception):
+    """A line that the rules fail on: a bug. It costs its stream, and the others go on."""
+
+    def __init__(self, line: bytes, error: Exception) -> None:
+        super().__init__(f"{UNMATCHED} line {escape(line[:400]).decode()}: {name_bug(error)}")
+
+
+def name_bug(error: Exception) -> str:
+    """Return what a bug's exception says, in one line."""
+    return f"{type(error).__name__}: {error}".replace("\n", " ")
 
 
 class Matcher:
@@ -93,48 +118,52 @@ class Matcher:
         starts = results = news = infos = ends = 0
         head_of = _HEADS.get
         strangers: set[int] = set()  # Lines that are not the queue's own.
-        for number in levels.lines_for_rules():
-            text = texts[number]
-            kind = head_of(text[:5])
-            # What does not fit, or has a number of so many digits that it may be too large, is looked at below.
-            if kind == _DONE:
-                if (match := fits_done(text)) is not None:
-                    delivery, result, reason = match.groups()
-                    if len(delivery) <= SAFE_DIGITS:
-                        results += 1
-                        done(times[number], int(delivery), _RESULTS[result], reason)
+        number = 0
+        try:
+            for number in levels.lines_for_rules():
+                text = texts[number]
+                kind = head_of(text[:5])
+                # What does not fit, or has a number of so many digits that it may be too large, is looked at below.
+                if kind == _DONE:
+                    if (match := fits_done(text)) is not None:
+                        delivery, result, reason = match.groups()
+                        if len(delivery) <= SAFE_DIGITS:
+                            results += 1
+                            done(times[number], int(delivery), _RESULTS[result], reason)
+                            continue
+                elif kind == _START:
+                    if (match := fits_start(text)) is not None:
+                        delivery, message, address = match.groups()
+                        if len(delivery) <= SAFE_DIGITS and len(message) <= SAFE_DIGITS:
+                            starts += 1
+                            start(times[number], int(delivery), int(message), address)
+                            continue
+                elif kind == _NEW:
+                    if (match := fits_new(text)) is not None and len(text) <= SAFE_DIGITS + 8:
+                        news += 1
+                        new(times[number], int(match[1]))
                         continue
-            elif kind == _START:
-                if (match := fits_start(text)) is not None:
-                    delivery, message, address = match.groups()
-                    if len(delivery) <= SAFE_DIGITS and len(message) <= SAFE_DIGITS:
-                        starts += 1
-                        start(times[number], int(delivery), int(message), address)
+                elif kind == _INFO:
+                    if (match := fits_info(text)) is not None:
+                        message, size, sender, qp, uid = match.groups()
+                        if max(len(message), len(size), len(qp), len(uid)) <= SAFE_DIGITS:
+                            infos += 1
+                            info(times[number], int(message), int(size), sender, int(qp), int(uid))
+                            continue
+                elif kind == _END:
+                    if (match := fits_end(text)) is not None and len(text) <= SAFE_DIGITS + 8:
+                        ends += 1
+                        end(times[number], int(match[1]))
                         continue
-            elif kind == _NEW:
-                if (match := fits_new(text)) is not None and len(text) <= SAFE_DIGITS + 8:
-                    news += 1
-                    new(times[number], int(match[1]))
+                elif levels.is_level(number):
+                    if not rules.is_idle():
+                        levels.advance(number)
+                        rules.idle(times[number], self._last_before(number, times, strangers), levels.take(number))
                     continue
-            elif kind == _INFO:
-                if (match := fits_info(text)) is not None:
-                    message, size, sender, qp, uid = match.groups()
-                    if max(len(message), len(size), len(qp), len(uid)) <= SAFE_DIGITS:
-                        infos += 1
-                        info(times[number], int(message), int(size), sender, int(qp), int(uid))
-                        continue
-            elif kind == _END:
-                if (match := fits_end(text)) is not None and len(text) <= SAFE_DIGITS + 8:
-                    ends += 1
-                    end(times[number], int(match[1]))
-                    continue
-            elif levels.is_level(number):
-                if not rules.is_idle():
-                    levels.advance(number)
-                    rules.idle(times[number], self._last_before(number, times, strangers), levels.take(number))
-                continue
-            self._rare(block, number, times[number], text, levels, strangers, bad)
-        levels.advance(None)
+                self._rare(block, number, times[number], text, levels, strangers, bad)
+            levels.advance(None)
+        except BUGS as error:
+            raise Unmatched(block.line(number), error) from error
         for name, count in (("start", starts), ("done", results), ("new", news), ("info", infos), ("end", ends)):
             self._counts[name] += count
         self._counts["status"] += levels.count
@@ -160,6 +189,11 @@ class Matcher:
             bad.add(block, number, "not a line of the log", at)
             return
         kind, values = event
+        if kind not in TAKEN and not kind.startswith("foreign "):
+            strangers.add(number)
+            self._counts["quarantine"] += 1
+            bad.add(block, number, f"no rule for {kind}", at)
+            return
         if kind.startswith("foreign "):
             strangers.add(number)
             kind = kind.removeprefix("foreign ")
@@ -174,14 +208,12 @@ class Matcher:
                 self._rules.smtp_start(at, *map(int, values))
             elif kind == "smtp_gone":
                 self._rules.smtp_gone(at, int(values[0]))
-            elif kind == "tcpserver":
-                pass
-            elif kind != "smtp_other":
+            elif kind in smtp_log.RULED:
                 self._rules.smtp_line(kind, at, int(values[0]), *values[1:])
             return
         if kind == "alert" or kind == "warning":
             self._found.alerts.append((at, kind, bytes(values[0])))
-        if kind.startswith("ondemand_"):
+        if kind in _ONDEMAND:
             getattr(self._rules, kind)(at, *values)
         elif kind == "exiting":
             levels.advance(number)

@@ -219,6 +219,9 @@ _RULES = {
     "smtp_refused": _refused, "smtp_queued": _queued, "smtp_dropped": _dropped, "smtp_discarded": _discarded,
     "smtp_end": _end, "smtp_filter": _filter,
 }  # fmt: skip
+# The kinds of a session's lines that apply_line takes, and those that are counted by kind, no more.
+RULED = frozenset((*_RULES, "smtp_connect"))
+COUNTED = frozenset(("smtp_atrn", "smtp_etrn", "smtp_other"))
 
 
 def born_of(long_id: bytes) -> tuple[int | None, int | None]:

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from queue_base.errors import Permanent
+from queue_base.errors import Permanent, Temporary
+from spark.commands.summary import print_build
 from spark.lake import batch
 from spark.lake.build import Summary
 from spark.lake.matching import match_segment
 from spark.lake.newest import open_local
+from spark.match import smtp_log
 from support.spark.logs.log_lake import Lake
 
 # Each line with its stamp's nanoseconds; one second, 2023-11-14.
@@ -79,6 +81,26 @@ def test_the_log_of_queue_smtpd_is_read_beside_that_of_its_queue(tmp_path: Path)
     assert (refusal["key"], refusal["code"]) == (session["key"], "5.1.1")
     assert lake.rows("messages")[0]["queue"] == "queue" and not lake.rows("pending")
     assert lake.build(log, smtpd_log=str(other)).rows == {}
+
+
+@pytest.mark.parametrize("cut", [None, 40])
+def test_a_line_on_which_the_rules_fail_costs_its_own_queue_alone_and_is_named(
+    cut: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for queue in "one", "two":
+        (tmp_path / "logs" / queue).mkdir(parents=True)
+        (tmp_path / "logs" / queue / "current").write_text("".join(LINES))
+    with (tmp_path / "logs" / "two" / "current").open("a") as file:
+        file.write(f"{LINES[-1][:26]}smtp 1: etrn shop.example: 250\n")
+    # As it was: the grammar had the kind, and the rules did not.
+    monkeypatch.setattr(smtp_log, "RULED", smtp_log.RULED | {"smtp_etrn"})
+    lake = Lake(tmp_path / "lake", cut)
+    summary = lake.build(tmp_path / "logs", host="mx")
+    (warning,) = summary.warnings
+    assert "queue two of host mx is left as it was: unable to match" in warning and "KeyError: 'smtp_etrn'" in warning
+    assert [row["queue"] for row in lake.rows("messages")] == ["one"]
+    with pytest.raises(Temporary, match=r"^unable to match every queue"):
+        print_build(summary)
 
 
 def test_logs_that_cannot_be_read_are_permanent_trouble_and_make_no_table(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ import random
 
 import pytest
 
-from spark.match.grammar import first_word, is_line
+from spark.match.grammar import TEMPLATES, first_word, is_line
 from spark.match.grammar import parse_event as parse
+from spark.match.matcher import TAKEN
+from spark.match.rules import Rules
 from spark.match.stamps import time_of as stamp_of
 from support.spark.logs.log_files import GARBAGE, lines_of
 from support.spark.logs.log_reference import parse_event, time_of
@@ -100,3 +102,8 @@ def test_a_change_of_a_control_file_is_an_event_also_where_another_daemon_says_s
     assert parse(b"queue-remote: config tlspolicy 1 line, changed") == (
         "foreign config", (b"queue-remote: tlspolicy 1 line, changed",)
     )  # fmt: skip
+
+
+def test_every_kind_of_the_grammar_is_one_that_the_rules_take() -> None:
+    assert {kind for kind, _ in TEMPLATES} == TAKEN
+    assert all(callable(getattr(Rules, kind)) for kind in TAKEN if kind.startswith("ondemand_"))

@@ -6,16 +6,19 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_smtp.server_replies import RELAYING_DENIED
 from queue_smtpd.sessions import session_log
+from spark.match import matcher
 from spark.match.grammar import parse_event
 from support.plugins.amount import amount
 from support.spark.logs.log_files import stamp
 from support.spark.matched import Line, Stream, check, match_cut
 
+TURNING = RELAYING_DENIED._replace(code=250)
 BEGIN = 1_700_000_000_000_000_000
 TABLES = ("sessions", "accepted", "refusals", "filters")
 # The long id 457-tk3x2a.
@@ -211,3 +214,17 @@ def test_what_a_client_says_makes_no_other_line() -> None:
         event = parse_event(session_log.refused(1, said, RELAYING_DENIED))
         assert event is not None and event[0] == "smtp_refused", said
         assert event[1][-1].startswith(b"550_5.7.1_")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_etrn_and_atrn_are_counted_and_a_kind_without_a_rule_is_quarantine(
+    known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [session_log.mail_turned(1, [b"a.example"], TURNING), session_log.mail_wanted(1, b"b.example", TURNING)]
+    log = lines_of(connect(1), *asked, session_log.ended(1, "QUIT", 0, 0, 1))
+    stream = match_cut(log, known=known)
+    assert [row["ended"] for row in stream.rows("sessions")] == ["QUIT"]
+    assert (stream.counts["smtp_atrn"], stream.counts["smtp_etrn"]) == (1, 1)
+    monkeypatch.setattr(matcher, "TAKEN", matcher.TAKEN - {"smtp_atrn"})
+    (row,) = match_cut(log, known=known).rows("quarantine")
+    assert row["reason"] == "no rule for smtp_atrn"
