@@ -20,7 +20,7 @@ READING = (
     "list --sender-domain example.org -0",
     "mailq", "show MESSAGE", "show --raw MESSAGE", "show --format json MESSAGE",
     "stat", "stat --format json", "shape", "shape -s hold incoming", "top", "top --by reason", "top --format json",
-    "metrics", "metrics --format prometheus", "destinations", "smtpd", "version",
+    "metrics", "metrics --format openmetrics", "destinations", "smtpd", "version",
     "check", "check HOME --format json", "repair --dry-run",
     "log MESSAGE --logs HOME/log",
     "config", "config -n", "config show me", "config check", "route ann@me.example.org x@example.net",

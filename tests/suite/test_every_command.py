@@ -203,7 +203,7 @@ def smtpd_part(queue: RealQueue) -> None:
 def metrics_part(queue: RealQueue) -> None:
     samples = {
         (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(queue.queuectl("metrics").text)
+        for family in text_string_to_metric_families(queue.queuectl("metrics", "--format", "openmetrics").text)
         for sample in family.samples
     }
     assert samples["queue_up",] == queue.up

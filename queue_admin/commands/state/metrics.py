@@ -1,4 +1,4 @@
-"""queuectl metrics: the figures of a running suite as OpenMetrics, once or to whoever scrapes it. Reads only."""
+"""queuectl metrics: the figures of a running suite for Prometheus, once or to whoever scrapes it. Reads only."""
 
 import sys
 from importlib.resources import files
@@ -17,13 +17,13 @@ PARTS = {"dashboard": "grafana.json", "alerts": "alerts.yml"}
 @click.command("metrics")
 @click.option("--listen", metavar="ADDR:PORT", help="Answer scrapes at http://ADDR:PORT/metrics until stopped.")
 @click.option(
-    "--format", "form", type=click.Choice(["openmetrics", "prometheus"]), default="openmetrics",
-    help="Default openmetrics; a scraper chooses by itself.",
+    "--format", "form", type=click.Choice(["openmetrics", "prometheus"]), default="prometheus",
+    help="Default prometheus, which all tools read; a scraper chooses by Accept.",
 )  # fmt: skip
 @click.option("--print", "part", type=click.Choice(list(PARTS)), help="Print the Grafana dashboard or the alert rules.")
 @click.pass_context
 def command(context: click.Context, listen: str | None, form: str, part: str | None) -> None:
-    """Print metrics of the queue and its daemons in the format of OpenMetrics.
+    """Print metrics of the queue and its daemons in the text format of Prometheus.
 
     queue-send is asked once for what it has counted; no message is looked at. Only the oldest age and the number of
     unclassified messages come from a walk over the queue: with --listen a slow one in the background, otherwise one

@@ -17,6 +17,7 @@ import promql_parser
 import pytest
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from queue_admin import metrics
 from queue_admin.metrics import exporter
@@ -121,8 +122,9 @@ def test_a_queue_whose_disk_is_not_there_is_down_and_the_others_are_shown(tmp_pa
     home = make_several(tmp_path / "home", "a", "b")
     os.rename(home.queues["a"], home.queues["a"] + ".out")
     done = subprocess.run(
-        [*program("queuectl"), "--home", home.path, "metrics"], capture_output=True, text=True, check=True
-    )
+        [*program("queuectl"), "--home", home.path, "metrics", "--format", "openmetrics"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
     found = samples(done.stdout)
     assert found["queue_up", "a"] == found["queue_up", "b"] == 0
     assert found["queue_unclassified_messages", "b"] == 0 and ("queue_unclassified_messages", "a") not in found
@@ -151,8 +153,9 @@ def test_a_queue_that_hangs_keeps_no_scrape_from_the_others(tmp_path: Path, monk
 def test_without_queue_send_the_queue_is_down_and_the_rest_is_left_out(tmp_path: Path) -> None:
     queue = Queue(tmp_path / "home")
     done = subprocess.run(
-        [*program("queuectl"), "--home", queue.home.path, "metrics"], capture_output=True, text=True, check=True
-    )
+        [*program("queuectl"), "--home", queue.home.path, "metrics", "--format", "openmetrics"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
     assert done.stderr == ""
     found = samples(done.stdout)
     assert found["queue_up",] == 0
@@ -267,6 +270,16 @@ def test_dashboard_and_alerts_read_only_metrics_that_a_scrape_has() -> None:
     families = {family.name for family in text_string_to_metric_families(text)}
     assert [name for name in sorted(families) if f"`{name}" not in documented] == []
     assert [rule["alert"] for rule in rules if f"`{rule['alert']}`" not in documented] == []
+
+
+def test_the_format_is_that_which_promtool_and_node_exporter_read_unless_another_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert Queue(tmp_path / "home").run("metrics") == 0
+    text = capsys.readouterr().out
+    assert "# EOF" not in text
+    found = {family.name: family.samples for family in text_families(text)}
+    assert found["queue_up"][0].value == 0
 
 
 # Debian's package prometheus takes 332 MB, so CI has none.
