@@ -15,6 +15,7 @@ from queue_admin.messages.selectors import HEADER_MAX, Selectors, find_subject
 from queue_admin.messages.survey import HASHED_KINDS
 from queue_base.errors import Temporary, reason
 from queue_base.queue.layout import Layout
+from queue_wire.files.envelope import pack_info
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
@@ -88,7 +89,7 @@ class Sieve:
         self._kinds, self._without = _sources(selectors)
         text = _text_tests(selectors)
         self._queued = [*text, *_todo_tests(selectors)]
-        self._others = [*text, *_classified_tests(selectors, now)]
+        self._others = [*text, *_classified_tests(selectors, now, layout.lower)]
         self._flat_todo: dict[int, set[str]] = {}
         if layout.flat_todo:
             with Bucket(layout, 0) as bucket:
@@ -191,12 +192,13 @@ def _todo_tests(selectors: Selectors) -> list[Test]:
     return [test]
 
 
-def _classified_tests(selectors: Selectors, now: float) -> list[Test]:
-    """Return the tests of a message that is not in todo/."""
+def _classified_tests(selectors: Selectors, now: float, lower: Iterable[str]) -> list[Test]:
+    """Return the tests of a message that is not in todo/. lower: classes that info/ may name behind the sender."""
     tests: list[Test] = []
     older, sender, domain = selectors.older, selectors.sender, selectors.sender_domain
     whole = None if sender is None else b"f%s\0" % sender
     end = b"" if domain is None else b"@%s\0" % domain
+    lengths = set() if sender is None else {len(sender) + len(pack_info(b"", priority)) for priority in ("", *lower)}
 
     def info(bucket: Bucket, name: str) -> bool:
         if older is not None or whole is not None:
@@ -204,11 +206,12 @@ def _classified_tests(selectors: Selectors, now: float) -> list[Test]:
             if older is not None and now - found.st_mtime < older:
                 return False
             # Most senders have another length, so their records need not be read.
-            if whole is not None and found.st_size != len(whole):
+            if whole is not None and found.st_size not in lengths:
                 return False
         if whole is None and not end:
             return True
         record = bucket.head("info", name, HEADER_MAX).lower()
+        record = record[: record.find(b"\0") + 1]
         return (whole is None or record == whole) and record.endswith(end)
 
     if older is not None or sender is not None or domain is not None:

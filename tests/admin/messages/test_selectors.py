@@ -19,6 +19,7 @@ from queue_admin.messages.selectors import Selectors, read_subject, unpack_size
 from queue_admin.messages.sieve import Bucket
 from queue_admin.messages.survey import Snapshot, survey
 from queue_base.errors import Temporary, Usage
+from queue_wire.files.envelope import pack_info
 from queue_wire.files.hold_mark import HoldOrder, order_mark, pack_mark
 from queue_wire.files.last_result import pack_header, pack_result
 from queue_wire.ids import pack_long_id
@@ -162,6 +163,14 @@ def mixed_queue(path: Path, flat: bool) -> Queue:
     put(f"{queue.home.queue}/info/1/stray", b"Fa@b.example\0")
     put(f"{queue.home.queue}/info/1/{23 * 10**6}", b"Fa@b.example\0")
     return queue
+
+
+@pytest.mark.parametrize("chosen", [Selectors(sender=b"a@b"), Selectors(sender_domain=b"b")])
+def test_a_sender_is_found_in_mail_of_a_lower_class_too(queue: Queue, chosen: Selectors) -> None:
+    message = queue.classified(b"A@b", remote=b"Tx@y.example\0")
+    queue.put(queue.layout.hashed("info", message), pack_info(b"A@b", "bulk"))
+    queue.layout.lower = ("bulk",)
+    assert [found.message for found, _ in select(queue.layout, chosen, time.time())] == [message]
 
 
 def test_to_find_a_sender_only_records_of_that_length_are_read(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
