@@ -95,6 +95,7 @@ class Supervisor:
     def kill(self, name: str, moment: float, strike: float | None) -> None:
         """Wait for a daemon, let it live for `moment` seconds, kill it, and wait for the suite's end.
 
+        The loss of queue-ondemand ends nothing, so only its own end is waited for. It is started again after a pause.
         With `strike` it is killed that many seconds after the next new message, if one comes soon.
         """
         wait_until(lambda: self.pid_of("queue-send" if name == ALL else name), why=f"{name} to run")
@@ -109,7 +110,10 @@ class Supervisor:
             return
         if pid is not None and suite is self.current and suite.process.poll() is None:
             os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: suite.process.poll() is not None, why=f"the end of the suite after the loss of {name}")
+            wait_until(
+                lambda: suite.process.poll() is not None or (name == "queue-ondemand" and pid not in suite.found(name)),
+                why=f"the end of the suite after the loss of {name}",
+            )
 
     def _wait_for_message(self) -> None:
         """Return as soon as todo/ has a file that it had not, or after LATEST seconds."""
