@@ -63,6 +63,16 @@ def test_a_sync_of_all_file_systems_keeps_everything(tmp_path: Path) -> None:
     assert disks(model) == [{"a": b"1"}]
 
 
+def test_a_process_that_is_killed_in_a_seek_leaves_what_it_wrote_before(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    model = CrashModel(tmp_path / "r")
+    killed = "10 fsync(3<ROOT/a>) = 0\n10 fsync(4<ROOT>) = 0\n10 lseek(3<ROOT/a>, 0, SEEK_SET) = ?\n"
+
+    model.load(written(tmp_path / "trace", tmp_path / "r", OPEN + killed + "10 +++ killed by SIGKILL +++\n"))
+
+    assert [sorted(crash.files) for crash in model.crashes()][-1] == ["a"]
+
+
 def test_a_process_with_the_number_of_one_that_has_ended_is_the_child_of_its_own_parent(tmp_path: Path) -> None:
     text = (
         "10 fork() = 11\n11 close(3</a>) = 0\n11 +++ exited with 0 +++\n"
