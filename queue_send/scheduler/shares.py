@@ -105,19 +105,13 @@ class Shares:
     def count_start(self, entry: Entry, holder: bytes | None, unsure: bool) -> None:
         """Count the start of a job for the shares of its destination's holder and of its submitter."""
         entry.holder = holder
-        places, submitter, shares = len(entry.recipients), entry.attempt.submitter, self._shares
-        if holder is not None:
-            share = shares.get(holder)
+        places, shares = len(entry.recipients), self._shares
+        for name in (holder, entry.attempt.submitter):
+            if name is None:
+                continue
+            share = shares.get(name)
             if share is None:
-                share = shares[holder] = Share(holder)
-            share.held += places
-            share.jobs += 1
-            if unsure:
-                share.unsure += places
-        if submitter is not None:
-            share = shares.get(submitter)
-            if share is None:
-                share = shares[submitter] = Share(submitter)
+                share = shares[name] = Share(name)
             share.held += places
             share.jobs += 1
             if unsure:
@@ -132,17 +126,10 @@ class Shares:
     def count_end(self, entry: Entry, unsure: bool) -> None:
         """Count the end of a job."""
         places, shares = len(entry.recipients), self._shares
-        if entry.holder is not None:
-            share = shares[entry.holder]
-            share.held -= places
-            share.jobs -= 1
-            if unsure:
-                share.unsure -= places
-            if len(shares) > UNUSED_MAX:
-                self._drop_if_unused(share)
-        submitter = entry.attempt.submitter
-        if submitter is not None:
-            share = shares[submitter]
+        for name in (entry.holder, entry.attempt.submitter):
+            if name is None:
+                continue
+            share = shares[name]
             share.held -= places
             share.jobs -= 1
             if unsure:
