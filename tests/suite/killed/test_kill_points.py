@@ -4,7 +4,9 @@ There is a run of the whole suite for each call of the loop and of the thread th
 the call has an effect and right after it. strace counts the calls and kills.
 """
 
+import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from support.faults.failing import FailingBounce, FailingMessage
-from support.faults.kill import kill_runs
+from support.faults.kill import kill_runs, killing
 from support.faults.kill.kill_runs import Story, Told, figures, find_points, problems, tell, tell_all
-from support.faults.kill.killing import MAIN, SYNC, Point
+from support.faults.kill.killing import MAIN, SYNC, TODO, Point
 from support.faults.ordered import BEFORE_ORDER, Ordered
 from support.plugins.saying import Say
+from support.processes.suite import Suite, wait_until
 from support.queues.inflow import patched_programs
 from support.servers.smtp.sink import Sink
 
@@ -135,3 +138,23 @@ def test_a_first_kill_that_was_not_reached_is_tried_again_before_points_are_look
     monkeypatch.setattr(kill_runs, "tell", tell_it)
     points = find_points(FailingMessage, sink, MAIN, before=(first,))
     assert [(point.number, point.after) for point in points] == [(2, False), (2, True)] and next(kills, None) is None
+
+
+def test_a_suite_that_ends_while_its_thread_is_looked_for_fails_with_its_log_and_leaves_no_pipe(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Suite] = []
+
+    def look(suite: Suite, thread: str) -> int:
+        looked.append(suite)
+        todo = suite.daemon("queue-todo")
+        os.kill(todo, signal.SIGKILL)
+        tasks = Path(f"/proc/{todo}/task")
+        wait_until(lambda: not tasks.exists(), why="the end of queue-todo")
+        return len(list(tasks.iterdir()))
+
+    monkeypatch.setattr(killing, "_task", look)
+    with pytest.raises(AssertionError, match=r"/task'; the log ends:\n(?s:.*)lost queue-todo connection"):
+        tell(FailingMessage, sink, (Point(TODO, "unlink", 1, False),))
+    stream = looked[0].process.stdout
+    assert stream is not None and stream.closed

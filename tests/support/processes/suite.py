@@ -60,6 +60,7 @@ class Suite:
         self.home = home
         self._on_line = on_line
         self.lines: list[str] = []
+        self._killed = False
         self._more = threading.Condition()
         replaced = daemons_replaced(programs)
         plain = user is None and not wrapper and not inherited and not options and replaced is not None
@@ -174,11 +175,14 @@ class Suite:
                 self.process.stdout.close()
 
     def kill(self) -> None:
-        """SIGKILL everything that queue-start started."""
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        """SIGKILL everything that queue-start started. Only once: later another suite may have the number of its group.
+        """
+        if not self._killed:
+            self._killed = True
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                self.process.kill()  # It may not have begun its session yet.
         self.process.wait(30)
 
 

@@ -142,11 +142,16 @@ def traced_suite(home: Home, trace: Path, point: Point, programs: Path = BIN) ->
         for tracer in tracers:
             tracer.wait(DEADLINE)
         settle(suite)
+    except OSError as error:
+        # A process that was looked at in /proc is gone: the log says why.
+        suite.stop()
+        raise AssertionError("\n".join([f"{error}; the log ends:", *suite.lines[-40:]])) from error
     finally:
         suite.kill()
         for tracer in tracers:
             tracer.kill()
             tracer.wait(DEADLINE)
+        suite.stop()
 
 
 def settle(suite: Suite) -> None:
@@ -181,9 +186,12 @@ def _attach(words: list[str], task: int) -> "subprocess.Popen[bytes]":
     status = Path(f"/proc/{task}/status")
 
     def attached() -> bool:
+        found = status.read_text()
+        if "State:\tZ" in found:
+            raise ProcessLookupError(f"{task} has ended")
         if tracer.poll() is not None:
             missing("permission to trace processes: root, or kernel.yama.ptrace_scope=0")
-        return f"TracerPid:\t{tracer.pid}\n" in status.read_text()
+        return f"TracerPid:\t{tracer.pid}\n" in found
 
     wait_until(attached, DEADLINE, "strace to attach")
     return tracer
