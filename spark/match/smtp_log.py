@@ -225,9 +225,12 @@ COUNTED = frozenset(("smtp_atrn", "smtp_etrn", "smtp_other"))
 
 
 def born_of(long_id: bytes) -> tuple[int | None, int | None]:
-    """Return the message number and the birth in nanoseconds of a long id; None for both if it is none."""
+    """Return the message number and the birth in nanoseconds of a long id; None for both if it is none.
+
+    Where a host has several queues, the name of its queue and a slash are before it.
+    """
     try:
-        number, birth = unpack_long_id(long_id.decode())
+        number, birth = unpack_long_id(long_id.rpartition(b"/")[2].decode())
     except (FormatError, UnicodeDecodeError):
         return None, None
     return (None, None) if birth is None or max(number, birth * 1000) > _MAX else (number, birth * 1000)

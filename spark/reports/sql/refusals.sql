@@ -2,7 +2,7 @@ select
   verb, reply, code, class,
   count(*) as refusals,
   count(distinct client) as clients,
-  count(distinct address) as addresses,
+  count(distinct nullif(address, '')) as addresses,
   timestamp_micros(div(min(time_ns), 1000)) as first,
   timestamp_micros(div(max(time_ns), 1000)) as last,
   template as reason,

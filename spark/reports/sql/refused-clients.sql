@@ -3,7 +3,7 @@ select
   max(name) as name,
   verb, reply, code,
   count(*) as refusals,
-  count(distinct address) as addresses,
+  count(distinct nullif(address, '')) as addresses,
   timestamp_micros(div(min(time_ns), 1000)) as first,
   timestamp_micros(div(max(time_ns), 1000)) as last,
   template as reason

@@ -177,6 +177,12 @@ def test_garbage_with_large_numbers_ends_nothing() -> None:
     assert [row["id"] for row in stream.rows("accepted")] == [None, None]
 
 
+def test_the_id_of_a_message_of_several_queues_has_the_queue_before_it() -> None:
+    stream = match_cut(lines_of(connect(1), session_log.queued(1, b"first/457-tk3x2a", 2310, 1)))
+    (accepted,) = stream.rows("accepted")
+    assert (accepted["long_id"], accepted["id"], accepted["birth_ns"]) == ("first/457-tk3x2a", 457, BIRTH * 1000)
+
+
 def test_lines_of_the_server_are_none_of_queue_send() -> None:
     idle, busy = b"status: local 0/10 remote 0/20", b"status: local 0/10 remote 1/20"
     start = b"starting delivery 1: msg 5 to remote a@b"

@@ -152,3 +152,14 @@ def test_a_lake_that_was_made_before_there_were_sessions_is_shown(tmp_path: Path
 def test_sessions_and_accepted_messages_are_accounted_for(engine: Engine) -> None:
     # A `refused` line of session 2 is missing.
     assert ask("conservation-sessions", engine) == [("h", "smtpd", 6, 1, 1, 0, 1, 2, 2, 0)]
+
+
+def test_a_refusal_that_names_no_address_is_about_none() -> None:
+    rows = LakeRows()
+    rows.server_log([
+        (T, log.connect(1, "192.0.2.1", 9, b"", "192.0.2.9", 25)), (T, log.refused(1, b"connect", RELAYING_DENIED)),
+        (T + 1, log.refused(1, b"RCPT <%s>" % JOE, RELAYING_DENIED)),
+    ])  # fmt: skip
+    engine = rows.engine()
+    assert ask("refusals", engine, None, "verb", "addresses") == [("RCPT", 1), ("connect", 0)]
+    assert ask("refused-clients", engine, None, "verb", "addresses") == [("RCPT", 1), ("connect", 0)]
