@@ -45,7 +45,7 @@ def plan(
 
     host and queue name what the directories do not: of LOGS/x, x is the host, or the queue where only host is given.
     Links or copies growing files into `staging`, which is this build's own and which the caller removes when the build
-    is over. A stream that cannot be read is left as it was, with a warning, if there is another one that can. Raises
+    is over. A stream that cannot be read is left as it was, with a warning, if another one has logs that can. Raises
     SourceError; Temporary where a log cannot be read now; OSError where there is no room for the copies.
     """
     warnings: list[str] = []
@@ -82,7 +82,7 @@ def plan(
                 parts[stream] = found.parts
             after["/".join(stream)] = found.state
             warnings += found.warnings
-    if len(troubles) == len(streams):
+    if troubles and not any(after.get("/".join(stream), {}).get("files") for stream in streams.values()):
         raise troubles[0]
     warnings += _find_copies(state, after)
     return Plan(parts, after, warnings)

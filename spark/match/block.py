@@ -24,6 +24,9 @@ class Block:
         if b"\0" in self.data and not lines.torn:
             self._split_at_nuls()
         self._bytes = np.frombuffer(self.data, np.uint8)
+        if b"\r" in self.data:
+            # A log that was copied by way of Windows. No program writes a CR into a line: it would be a `?`.
+            self.ends = self.ends - ((self.ends > self.starts) & (self._bytes[self.ends - 1] == ord("\r")))
         self.times, self.has_stamp = decode_stamps(self._bytes, self.starts, self.ends)
         self.texts: list[bytes] = []
         self.prints = np.zeros(0, np.int32)

@@ -179,6 +179,14 @@ def test_one_log_of_another_form_does_not_stop_the_others(queue: Path, looks: Lo
         looks.read()
 
 
+def test_a_directory_in_which_nothing_is_a_log_is_refused(tmp_path: Path) -> None:
+    """As for `build /etc`: what has an empty file alone is no log that was read either."""
+    write_files(tmp_path / "cron.d" / "q", [("jobs", b"* * * * * root true\n"), ("more", b"# none\n")])
+    write_files(tmp_path / "empty" / "q", [(".placeholder", b"x"), ("README", b"")])
+    with pytest.raises(SourceError, match="have no TAI64N stamps"):
+        sources.plan(LocalPlace(str(tmp_path)), {}, LocalPlace(str(tmp_path)))
+
+
 @pytest.mark.parametrize(("ending", "is_line"), [("s", True), ("u", False)])
 def test_a_whole_last_line_without_a_newline_is_a_line_in_a_file_that_its_logger_completed(
     queue: Path, looks: Looks, ending: str, is_line: bool

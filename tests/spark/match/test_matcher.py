@@ -279,3 +279,12 @@ def test_unknown_words_are_kept_from_build_to_build() -> None:
 
 def test_the_mark_has_no_name_that_the_stream_has_in_the_manifest_already() -> None:
     assert State(HOST, QUEUE).mark().keys().isdisjoint(("files", "last", "carried"))
+
+
+def test_a_line_that_ends_with_cr_lf_is_read_as_one_that_ends_with_lf() -> None:
+    texts = ("new msg 5", "info msg 5: bytes 9 from <a@b> qp 1 uid 2", "nonsense", "", "end msg 5")
+    lines = [line(at, text) for at, text in enumerate(texts)]
+    unix, _ = feed(b"".join(one + b"\n" for one in lines) + b"\n")
+    windows, _ = feed(b"".join(one + b"\r\n" for one in lines) + b"\r\n")
+    assert windows == unix and len(windows["messages"]) == 1
+    assert len(windows["quarantine"]) == 3

@@ -49,11 +49,12 @@ def read_stream(files: Files, host: str, queue: str) -> Truth:
 
 
 def read_lines(lines: Iterable[tuple[bytes, bool]], host: str, queue: str) -> Truth:
-    """Return the tables that lines make, each with whether it was cut short."""
+    """Return the tables that lines make, each with whether it was cut short. A CR at the end is none of a line."""
     lives = Lives(host, queue)
     repeats = Repeats()
     for line, torn in lines:
-        for part in [line] if torn else split_at_nuls(line):
+        for whole in [line] if torn else split_at_nuls(line):
+            part = whole.removesuffix(b"\r")
             time_ns = time_of(part)
             if not torn and time_ns is not None and repeats.is_repeat(time_ns, part):
                 continue
