@@ -46,9 +46,10 @@ WantedBy={target}
 """
 # queue-local becomes each recipient's user, writes to home directories, and runs the users' programs, which may be
 # set-group-id: so there is no NoNewPrivileges and no ProtectHome, and only what no such program needs is filtered.
+# queue-start opens the ports of control/intake, and control/locallimits may ask for more than root's own limits.
 _SUITE_HARDENING = """\
 CapabilityBoundingSet=CAP_SETUID CAP_SETGID CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID
-CapabilityBoundingSet=CAP_KILL CAP_SYS_RESOURCE
+CapabilityBoundingSet=CAP_KILL CAP_NET_BIND_SERVICE CAP_SYS_RESOURCE
 KeyringMode=private
 LockPersonality=yes
 PrivateDevices=yes
