@@ -2,7 +2,7 @@
 
 Envelopes hold addresses unquoted. In a path, a local part that is not a Dot-string is a Quoted-string. An address
 raises FormatError if it holds a control character or another byte that could end its command or start another one, or
-if it makes the command too long.
+if it makes the command too long. A domain with a final dot, as in the DNS, is the one without it, on both sides.
 
 `pack_…` is for the client. `unpack_path` is for the server, and takes what clients write.
 """
@@ -10,7 +10,7 @@ if it makes the command too long.
 import ipaddress
 import re
 
-from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain
+from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain, without_final_dot
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError, quoted
 
@@ -27,7 +27,7 @@ _DOMAIN = re.compile(rb"[!#-'*+\-./0-9=?A-Z^_`a-z{|}~]+|\[[0-9A-Za-z.:_-]+\]")
 PATH_MAX = 500
 _PRINTABLE = re.compile(rb"[ -~]*")
 # Addresses that need no closer look, as almost all.
-_PLAIN = re.compile(rb"[A-Za-z0-9_+=-]+(?:\.[A-Za-z0-9_+=-]+)*@[A-Za-z0-9.-]+")
+_PLAIN = re.compile(rb"[A-Za-z0-9_+=-]+(?:\.[A-Za-z0-9_+=-]+)*@[A-Za-z0-9.-]*[A-Za-z0-9-]")
 _SPECIAL = re.compile(rb'(["\\])')
 
 # What a client writes. A local part with misplaced dots is taken, because such addresses exist. A source route is
@@ -35,7 +35,7 @@ _SPECIAL = re.compile(rb'(["\\])')
 # matches in one way only. Python 3.11.2 does not undo a possessive group that fails in its middle: there is none here.
 _ATOMS = rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.\x80-\xff-]+"
 _QUOTED = rb'"(?:[ !#-\[\]-~\x80-\xff]|\\[ -~])*"'
-_LABELS = rb"[A-Za-z0-9_\x80-\xff-]+(?:\.[A-Za-z0-9_\x80-\xff-]+)*"
+_LABELS = rb"[A-Za-z0-9_\x80-\xff-]+(?:\.[A-Za-z0-9_\x80-\xff-]+)*\.?"
 _LITERAL = rb"\[[0-9A-Za-z.:_-]+\]"
 _MAILBOX = rb"(%s|%s)(?:@(%s|%s))?" % (_ATOMS, _QUOTED, _LABELS, _LITERAL)
 _ROUTE = rb"(?:@(?:%s|%s)(?:,@(?:%s|%s))*:)?" % (_LABELS, _LITERAL, _LABELS, _LITERAL)
@@ -79,6 +79,7 @@ def pack_path(address: bytes) -> bytes:
     local, at, domain = address.rpartition(b"@")
     if not at:
         return _bounded(b"<%s>" % _pack_local(domain))
+    domain = without_final_dot(domain)
     if not _DOMAIN.fullmatch(domain):
         raise FormatError(f"address has an impossible domain: {quoted(address)}")
     return _bounded(b"<%s@%s>" % (_pack_local(local), domain))
@@ -98,12 +99,13 @@ def pack_utf8_path(address: bytes) -> SmtpPath:
     local, at, domain = text.rpartition("@")
     if not at:
         local, domain = domain, ""
-    packed = ascii_domain(domain.encode())
+    packed = without_final_dot(ascii_domain(domain.encode()))
     if at and not _DOMAIN.fullmatch(packed):
         raise FormatError(f"address has an impossible domain: {quoted(address)}")
     if local.isascii():
         return _bounded(b"<%s@%s>" % (_pack_local(local.encode()), packed)), False
-    return _bounded(b"<%s%s%s>" % (_pack_local(local.encode()), at.encode(), domain.encode())), True
+    domain_kept = without_final_dot(domain.encode())
+    return _bounded(b"<%s%s%s>" % (_pack_local(local.encode()), at.encode(), domain_kept)), True
 
 
 def unpack_path(text: bytes) -> tuple[bytes, bytes]:
@@ -130,7 +132,7 @@ def unpack_path(text: bytes) -> tuple[bytes, bytes]:
         raise FormatError(f"local part with an @, and no domain: {quoted(text)}")
     if domain is not None and not _may_be_host(domain):
         raise FormatError(f"no host can have this name or address: {quoted(domain)}")
-    address = local if domain is None else b"%s@%s" % (local, domain)
+    address = local if domain is None else b"%s@%s" % (local, without_final_dot(domain))
     if len(address) > ADDRESS_MAX:
         raise FormatError(f"address of {len(address)} bytes, limit {ADDRESS_MAX}: {quoted(address)}")
     if not address.isascii():
@@ -143,13 +145,16 @@ def unpack_path(text: bytes) -> tuple[bytes, bytes]:
     return address, rest
 
 
-def is_mailbox(address: bytes) -> bool:
-    """Return whether an unquoted address, as other protocols have it, is one that a path may have."""
+def unpack_mailbox(address: bytes) -> bytes:
+    """Return an unquoted address, as other protocols have it, as `unpack_path` returns that of its path.
+
+    Raises FormatError if no path has it.
+    """
     local, at, domain = address.rpartition(b"@") if b"@" in address else (address, b"", b"")
-    try:
-        return unpack_path(b"<%s%s%s>" % (_pack_local(local), at, domain)) == (address, b"")
-    except FormatError:
-        return False
+    found, rest = unpack_path(b"<%s%s%s>" % (_pack_local(local), at, domain))
+    if rest or found != local + at + without_final_dot(domain):
+        raise FormatError(f"not an address: {quoted(address)}")
+    return found
 
 
 def _may_be_host(domain: bytes) -> bool:

@@ -37,6 +37,7 @@ from queue_base.queue.hold_marks import clean_reason, marked_messages, read_mark
 from queue_base.queue.layout import CLASS_BIT, FILE_MODE, HELD_BIT, Layout, birth_by, is_there
 from queue_base.queue.marks_file import LeftMarks
 from queue_todo.announcements import Announcement
+from queue_wire.address import domain_of
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite, split_recipients
 from queue_wire.files.envelope import TodoReader, pack_info
 from queue_wire.files.hold_mark import HoldMark, pack_mark
@@ -62,7 +63,7 @@ NO_HOLDS = HoldTable()
 
 
 def first_domain(path: str) -> bytes:
-    """Return the domain of the first recipient of a file in todo/, in lower case, empty if it is not found quickly."""
+    """Return the domain of the first recipient of a file in todo/, empty if it is not found quickly."""
     try:
         handle = os.open(path, _READ)
         try:
@@ -73,7 +74,7 @@ def first_domain(path: str) -> bytes:
         return b""  # Its classification deals with that.
     begin = head.find(b"\0T") + 2
     end = head.find(b"\0", begin)
-    return head[begin:end].rpartition(b"@")[2].lower() if begin > 1 and end > 0 else b""
+    return domain_of(head[begin:end]) if begin > 1 and end > 0 else b""
 
 
 class PreparedMessage(NamedTuple):

@@ -96,34 +96,41 @@ def strip_prepend(recipient: bytes, virtualdomains: "Mapping[bytes, bytes]") -> 
 
 
 def domain_key(domain: bytes) -> bytes:
-    """Return a domain, or `.domain`, as the keys of control files are looked up: in lower case, with A-labels.
+    """Return a domain, or `.domain`, in the form in which any two are compared: in lower case, with A-labels.
 
-    So U-labels, letters of full width and the dots of other scripts make no other domain of it.
+    So U-labels, letters of full width and the dots of other scripts make no other domain of it, nor does the final dot
+    of a fully qualified name.
     """
     if domain.isascii():
-        return domain.lower()
+        return without_final_dot(domain).lower()
     dot = b"." if domain.startswith(b".") else b""
     try:
-        return dot + ascii_domain(domain.removeprefix(b"."))
+        return without_final_dot(dot + ascii_domain(domain.removeprefix(b".")))
     except FormatError:
         # No such domain exists.
         return domain.lower()
 
 
-def address_key(address: bytes) -> bytes:
-    """Return an address, `@domain` or a domain alone in the form in which any two are compared.
+def without_final_dot(domain: bytes) -> bytes:
+    """Return a domain without the final dot of a fully qualified name (RFC 1034 section 3.1).
 
-    It is in lower case, with A-labels and without a final dot.
+    Mail knows no such dot (RFC 5321 section 2.3.5), so the name means the same without it. A dot alone, and two at the
+    end, are in no name, and stay.
     """
+    if domain[-1:] != b"." or domain[-2:] in (b".", b".."):
+        return domain
+    return domain[:-1]
+
+
+def address_key(address: bytes) -> bytes:
+    """Return an address, `@domain` or a domain alone in the form in which any two are compared."""
     local, at, domain = address.rpartition(b"@")
-    return local.lower() + at + domain_key(domain).removesuffix(b".")
+    return local.lower() + at + domain_key(domain)
 
 
 def domain_of(address: bytes) -> bytes:
     """Return the domain of an address in the form in which any two are compared; empty without a domain."""
-    domain = domain_key(split_address(address)[1])
-    # A final dot alone stays: it is no domain, and must not be taken for an address without one.
-    return domain.removesuffix(b".") or domain
+    return domain_key(split_address(address)[1])
 
 
 def ascii_domain(domain: bytes) -> bytes:

@@ -9,6 +9,7 @@ from queue_admin.messages.selectors import STATES, Selectors, unpack_size, unpac
 from queue_base.control import read_map
 from queue_base.errors import Usage
 from queue_base.home import Home
+from queue_wire.address import address_key
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,12 +57,12 @@ def make_selectors(options: dict[str, Any], prepends: dict[bytes, bytes]) -> Sel
             raise Usage(f"unable to choose messages: the text of {option} is empty")
     older, size = options["older_than"], options["size"]
     return Selectors(
-        _lower(options["sender"]),
-        _lower(options["recipient"]),
-        _lower(options["domain"]),
+        _key(options["sender"]),
+        _key(options["recipient"]),
+        _key(options["domain"]),
         None if older is None else unpack_span(older),
         prepends,
-        _lower(options["sender_domain"]),
+        _key(options["sender_domain"]),
         options["uid"],
         None if size is None else unpack_size(size),
         options["state"],
@@ -70,5 +71,5 @@ def make_selectors(options: dict[str, Any], prepends: dict[bytes, bytes]) -> Sel
     )
 
 
-def _lower(option: str | None) -> bytes | None:
-    return None if option is None else option.encode("utf-8", "surrogateescape").lower()
+def _key(option: str | None) -> bytes | None:
+    return None if option is None else address_key(option.encode("utf-8", "surrogateescape"))

@@ -12,7 +12,7 @@ from queue_admin.messages.last_results import last_texts
 from queue_admin.messages.survey import Snapshot, read_head
 from queue_base.errors import Usage
 from queue_base.queue.layout import Layout
-from queue_wire.address import split_address, strip_prepend
+from queue_wire.address import address_key, domain_of, strip_prepend
 from queue_wire.admin.returning import RecipientSelector
 
 HEADER_MAX = 65536  # Bytes of a message in which the subject is looked for, and of a sender.
@@ -24,10 +24,10 @@ _SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 class Selectors(NamedTuple):
     """The options that select messages; None for an option that is not given.
 
-    A message matches if it matches all options that are given. Addresses are in lower case, and ignore case. A
-    recipient in a virtual domain matches by both of its names: with the prefix that control/virtualdomains (`prepends`)
-    adds, and without it. `older` is in seconds, `size` is (least, most) in bytes. `state` is one of STATES. `reason`
-    and `subject` are texts in lower case that the reasons of a message and its subject have in them.
+    A message matches if it matches all options that are given. Addresses and domains are as `address_key` makes
+    them. A recipient in a virtual domain matches by both of its names: with the prefix that control/virtualdomains
+    (`prepends`) adds, and without it. `older` is in seconds, `size` is (least, most) in bytes. `state` is one of
+    STATES. `reason` and `subject` are texts in lower case that the reasons of a message and its subject have in them.
     """
 
     sender: bytes | None = None
@@ -93,9 +93,9 @@ class Selectors(NamedTuple):
         """Return whether a message from this sender may match; None: it is not known."""
         if self.sender is None and self.sender_domain is None:
             return True
-        if sender is None or (self.sender is not None and sender.lower() != self.sender):
+        if sender is None or (self.sender is not None and address_key(sender) != self.sender):
             return False
-        return self.sender_domain is None or split_address(sender)[1].lower() == self.sender_domain
+        return self.sender_domain is None or domain_of(sender) == self.sender_domain
 
     def fits_size(self, size: int) -> bool:
         """Return whether a message of so many bytes may match."""

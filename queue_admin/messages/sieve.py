@@ -187,7 +187,7 @@ def _todo_tests(selectors: Selectors) -> list[Test]:
         return []
 
     def test(bucket: Bucket, name: str) -> bool:
-        return _has(bucket.head("todo", name, PIECE), needles)
+        return _may_have(bucket.head("todo", name, PIECE), needles)
 
     return [test]
 
@@ -198,7 +198,11 @@ def _classified_tests(selectors: Selectors, now: float, lower: Iterable[str]) ->
     older, sender, domain = selectors.older, selectors.sender, selectors.sender_domain
     whole = None if sender is None else b"f%s\0" % sender
     end = b"" if domain is None else b"@%s\0" % domain
-    lengths = set() if sender is None else {len(sender) + len(pack_info(b"", priority)) for priority in ("", *lower)}
+    lengths = set()
+    if sender is not None:
+        records = [len(sender) + len(pack_info(b"", priority)) for priority in ("", *lower)]
+        # One more for a final dot. A domain with A-labels may be there with U-labels, which have another length.
+        lengths = set() if b"xn--" in sender else {*records, *(length + 1 for length in records)}
 
     def info(bucket: Bucket, name: str) -> bool:
         if older is not None or whole is not None:
@@ -206,13 +210,13 @@ def _classified_tests(selectors: Selectors, now: float, lower: Iterable[str]) ->
             if older is not None and now - found.st_mtime < older:
                 return False
             # Most senders have another length, so their records need not be read.
-            if whole is not None and found.st_size not in lengths:
+            if lengths and found.st_size not in lengths:
                 return False
         if whole is None and not end:
             return True
         record = bucket.head("info", name, HEADER_MAX).lower()
         record = record[: record.find(b"\0") + 1]
-        return (whole is None or record == whole) and record.endswith(end)
+        return _may_be_other_form(record) or ((whole is None or record == whole) and record.endswith(end))
 
     if older is not None or sender is not None or domain is not None:
         tests.append(info)
@@ -233,16 +237,21 @@ def _has_recipient(bucket: Bucket, name: str, needles: list[bytes]) -> bool:
             except FileNotFoundError:
                 continue  # The last recipient of the channel was done meanwhile.
             found = True
-            if _has(data, needles):
+            if _may_have(data, needles):
                 return True
     return not found
 
 
-def _has(data: bytes, needles: list[bytes]) -> bool:
-    if len(data) == PIECE:
+def _may_have(data: bytes, needles: list[bytes]) -> bool:
+    if len(data) == PIECE or _may_be_other_form(data):
         return True
     lower = data.lower()
     return all(needle in lower for needle in needles)
+
+
+def _may_be_other_form(data: bytes) -> bool:
+    """Return whether an address in records may have a domain with U-labels or a final dot."""
+    return b".\0" in data or not data.isascii()
 
 
 def _ends_of_recipient(selectors: Selectors) -> list[bytes]:

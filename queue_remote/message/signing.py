@@ -20,6 +20,7 @@ from queue_base.errors import reason
 from queue_remote.message.dkim_keys import BadKey, Keyring, SigningKey
 from queue_remote.message.file import HEADER_MAX, Message, find_body, read_header
 from queue_remote.report_text import Verdict, header_too_long, no_message, not_signed
+from queue_wire.address import domain_of
 from queue_wire.pipes.report import PERMANENT, TEMPORARY
 
 # Up to this size the event loop reads the header itself, which costs less than a thread.
@@ -62,7 +63,7 @@ class Signing:
         """
         try:
             author = await self._find_author(message)
-            keys = self._keyring.find(author or sender.rpartition(b"@")[2].lower())
+            keys = self._keyring.find(author or domain_of(sender))
             if not keys:
                 return 0
             fields = await self._fields(message, keys)
@@ -77,7 +78,7 @@ class Signing:
         """Return whether a small message is to be signed."""
         try:
             author = find_author(stored[: find_body(stored)])
-            return bool(self._keyring.find(author or sender.rpartition(b"@")[2].lower()))
+            return bool(self._keyring.find(author or domain_of(sender)))
         except BadKey:
             return True
 

@@ -47,8 +47,8 @@ def submitter_of(sender: bytes, uid: int | None = None) -> bytes:
     """
     if uid is not None:
         return b"uid %d" % uid
-    local, domain = split_address(sender)
-    return b"%s<%s" % (local.partition(b"-")[0].partition(b"+")[0], domain.lower())
+    local = split_address(sender)[0]
+    return b"%s<%s" % (local.partition(b"-")[0].partition(b"+")[0], domain_of(sender))
 
 
 class NexthopChoices:

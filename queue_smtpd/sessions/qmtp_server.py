@@ -28,7 +28,7 @@ recipients are decided at most: then `paused` is set, and the caller feeds again
 from queue_smtp import server_replies as replies
 from queue_smtp.command import SenderParameters
 from queue_smtp.incoming import IncomingMessage
-from queue_smtp.path import is_mailbox
+from queue_smtp.path import unpack_mailbox
 from queue_smtp.server_events import (
     BadCommand,
     MessageBegun,
@@ -207,13 +207,13 @@ class QmtpServer(ServerSession):
         self._decided = []
         self._invalid = frozenset(package.invalid)
         self._asked = self._accepted = 0
-        sender = b"" if package.sender == DOUBLE_BOUNCE_SENDER else package.sender
+        sender = _unpack_sender(package.sender)
         if self._fault is not None:
             self._end_package(self._fault)
         elif not package.sent:
             # There is nobody to be answered.
             self._refuse_package(b"package", replies.NO_VALID_RECIPIENT)
-        elif sender is None or (sender and not is_mailbox(sender)):
+        elif sender is None:
             self._refuse_package(b"MAIL", replies.BAD_SENDER)
         elif package.too_many_invalid:
             self._refuse_package(b"RCPT", replies.BAD_RECIPIENT)
@@ -232,10 +232,12 @@ class QmtpServer(ServerSession):
         elif self._asked < len(package.recipients):
             address = package.recipients[self._asked]
             self._asked += 1
-            if is_mailbox(address):
-                self._ask(RecipientGiven(address))
-            else:
+            try:
+                recipient = unpack_mailbox(address)
+            except FormatError:
                 self._refuse_recipient(address)
+            else:
+                self._ask(RecipientGiven(recipient))
         else:
             if place < package.sent:
                 self._events.append(BadCommand(b"RCPT", replies.TOO_MANY_RECIPIENTS))
@@ -313,6 +315,16 @@ class QmtpServer(ServerSession):
 
     def _new_reader(self) -> PackageReader:
         return PackageReader(Protocol.QMTP, self._settings.recipients, RECIPIENT_BYTES)
+
+
+def _unpack_sender(sender: bytes | None) -> bytes | None:
+    """Return the sender of a package as a path would give it; None if no path has it."""
+    if sender is None or sender in (b"", DOUBLE_BOUNCE_SENDER):
+        return sender and b""
+    try:
+        return unpack_mailbox(sender)
+    except FormatError:
+        return None
 
 
 def _pack(reply: ServerReply) -> bytes:

@@ -47,13 +47,12 @@ def refuse_impossible(key: bytes) -> None:
 def host_key(key: bytes) -> bytes:
     """Return the key of a line in the form that find_key looks up."""
     # With these bytes the key would match nothing, and its line would be ignored without a warning.
-    key = key.strip(b" \t")
-    return domain_key(key).removesuffix(b".") if len(key) > 1 else key
+    return domain_key(key.strip(b" \t"))
 
 
 def find_key(entries: Container[bytes], host: bytes) -> bytes | None:
     """Return the key of the line for a host, or None if there is none."""
-    host = domain_key(host).removesuffix(b".")
+    host = domain_key(host)
     start = 0
     while start >= 0:
         if host[start:] in entries:

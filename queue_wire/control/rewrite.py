@@ -6,8 +6,8 @@
 4. virtualdomains, the most specific entry first (user@host, host, .suffixes, the empty catch-all):
    `prepend` makes it local as `prepend-address`, an empty prepend makes it remote.
 5. Everything else is remote.
-Hosts and entries ignore case (ASCII), and U-labels are equal to their A-labels. The address keeps its case; that of a
-local recipient gets A-labels.
+Hosts and entries ignore case (ASCII) and a final dot, and U-labels are equal to their A-labels. The address keeps its
+case; that of a local recipient gets A-labels, and no final dot.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -29,10 +29,7 @@ class Rules(NamedTuple):
 
 
 def rule_key(entry: bytes) -> bytes:
-    """Return an entry of locals, percenthack or virtualdomains as the rules have it.
-
-    As in qmail-send, a name with a final dot is another one.
-    """
+    """Return an entry of locals, percenthack or virtualdomains as the rules have it."""
     user, at, host = entry.rpartition(b"@")
     return user.lower() + at + domain_key(host)
 

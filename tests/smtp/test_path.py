@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_smtp.path import PATH_MAX, pack_path, pack_utf8_path
+from queue_smtp.path import (
+    PATH_MAX,
+    pack_forward_path,
+    pack_path,
+    pack_reverse_path,
+    pack_utf8_path,
+    unpack_path,
+)
 from queue_wire.format_error import FormatError
 
 
@@ -23,6 +30,8 @@ from queue_wire.format_error import FormatError
         (b'say"hi\\@example.com', b'<"say\\"hi\\\\"@example.com>'),
         (b"a>b@example.com", b'<"a>b"@example.com>'),
         (b"@example.com", b'<""@example.com>'),
+        (b"a@example.com.", b"<a@example.com>"),
+        (b"two words@example.com.", b'<"two words"@example.com>'),
     ],
 )
 def test_an_address_is_quoted_only_where_it_must_be(address: bytes, path: bytes) -> None:
@@ -36,6 +45,25 @@ def test_an_address_is_quoted_only_where_it_must_be(address: bytes, path: bytes)
 def test_an_address_that_cannot_be_sent_is_refused(address: bytes) -> None:
     with pytest.raises(FormatError):
         pack_path(address)
+
+
+@pytest.mark.parametrize("text", [b"<a@example.com.>", b"a@example.com.", b"<@x.example.:a@example.com.>"])
+def test_a_final_dot_of_a_domain_is_not_part_of_its_address(text: bytes) -> None:
+    assert unpack_path(text) == (b"a@example.com", b"")
+
+
+@pytest.mark.parametrize("text", [b"<a@example.com..>", b"<a@.>", b"<a@..>", b"<a@[192.0.2.1].>"])
+def test_a_dot_that_ends_no_name_is_an_error(text: bytes) -> None:
+    with pytest.raises(FormatError):
+        unpack_path(text)
+
+
+@pytest.mark.parametrize("domain", ["\u00e9.example", "xn--9ca.example"])
+@pytest.mark.parametrize("local", ["joe", "jo\u00e9"])
+def test_a_final_dot_is_sent_to_no_server(local: str, domain: str) -> None:
+    plain, dotted = f"{local}@{domain}".encode(), f"{local}@{domain}.".encode()
+    assert pack_forward_path(dotted) == pack_forward_path(plain)
+    assert pack_reverse_path(dotted) == pack_reverse_path(plain)
 
 
 @pytest.mark.parametrize("address", [b"\xc3\xa9@example.com", b"e@\xc3\xa9.example"])

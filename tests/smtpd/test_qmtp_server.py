@@ -135,12 +135,20 @@ def test_pieces_of_one_byte_make_no_difference() -> None:
         (b"j\xff@example.org", b"D"),
         (b'"joe@example.org', b"K"),
         (b"j o e@example.org", b"K"),
+        (b"joe@example.org.", b"K"),
+        (b"joe@example.org..", b"D"),
         ("j\u00f6@example.org".encode(), b"K"),
         (b"postmaster", b"K"),
     ],
 )
 def test_the_rules_for_recipients_are_those_of_smtp(address: bytes, letter: bytes) -> None:
     assert letters(make().feed(qmtp(MAIL, b"", [address]))) == letter
+
+
+def test_an_envelope_has_no_final_dot_of_a_domain() -> None:
+    session = make()
+    assert letters(session.feed(qmtp(MAIL, b"ann@elsewhere.example.", [b"joe@example.org."]))) == b"K"
+    assert session.messages[0][1:3] == (b"ann@elsewhere.example", [JOE])
 
 
 def test_a_client_that_may_relay_sends_to_everybody() -> None:

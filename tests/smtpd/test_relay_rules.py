@@ -82,7 +82,7 @@ OPEN_RELAY_FORMS = (
     b"<victim@elsewhere.example@example.org>",
     b"<victim@elsewhere.example>,<joe@example.org>",
     b"victim@elsewhere.example",
-    b"<victim@example.org.>",
+    b"<victim@elsewhere.example.>",
     b"<victim@>",
     b"<>",
     b"<@example.org:@elsewhere.example:victim@elsewhere.example>",
@@ -283,6 +283,21 @@ def test_an_address_in_any_list_is_itself_in_every_form(line: str, form: str) ->
     assert RecipientSelector(listed, b"").chooses(address, address)
     assert RecipientSelector(b"", line.encode()).chooses(address, address)
     assert not RecipientSelector(b"", b"other.example").chooses(address, address)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("line", FORMS)
+def test_the_domain_of_a_recipient_is_ours_in_every_form(line: str, form: str, tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home")
+    Path(home.control, "rcpthosts").write_text(f"{line}\n")
+    for name, text in (("locals", line), ("virtualdomains", f"{line}:ann")):
+        Path(home.control, name).write_text(f"{text}\n")
+        rules = read_smtpd_config(home).rules
+        for each in (rules, rules._replace(rcpthosts=None)):
+            found = judge_recipient(f"joe@{form}".encode(), STRANGER, each)
+            assert isinstance(found, MailboxWanted)
+            assert found.address.endswith(b"joe@xn--bcher-kva.example")
+        Path(home.control, name).unlink()
 
 
 @pytest.mark.parametrize("sender", [b"", b"bad", b"x@example.net", b"x@sub.spam.example"])

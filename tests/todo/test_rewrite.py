@@ -65,6 +65,14 @@ CATCH_ALL = RULES._replace(virtualdomains=unpack_map(b"out.example:\n:all\n.in.e
         (b"a@b@me.example", (LOCAL, b"a@b@me.example")),
         (b"a@me.example@elsewhere.example", (REMOTE, b"a@me.example@elsewhere.example")),
         (b"a@b%c@hack.example", (REMOTE, b"a@b@c")),
+        # A fully qualified name with its final dot is the same one. No name ends in two dots.
+        (b"joe@me.example.", (LOCAL, b"joe@me.example")),
+        (b"Joe@LOCAL.example.", (LOCAL, b"Joe@local.example")),
+        (b"joe%local.example.@hack.example.", (LOCAL, b"joe@local.example")),
+        (b"sue@a.virtual.example.", (LOCAL, b"under-sue@a.virtual.example")),
+        (b"joe@elsewhere.example.", (REMOTE, b"joe@elsewhere.example.")),
+        (b"joe@me.example..", (REMOTE, b"joe@me.example..")),
+        (b"joe@.", (REMOTE, b"joe@.")),
     ],
 )
 def test_an_address_is_rewritten_as_the_manual_says(address: bytes, expected: tuple[bool, bytes]) -> None:
@@ -130,21 +138,25 @@ def test_an_address_whose_host_is_no_domain_keeps_its_case() -> None:
 
 
 def naive(address: bytes, rules: Rules) -> tuple[bool, bytes]:
-    """qmail-send(8) read literally, one position at a time, with positions instead of parts."""
+    """qmail-send(8) read literally, one position at a time, with positions instead of parts.
+
+    What is not in it: the final dot of a host does not count.
+    """
     text = bytearray(address)
     at = text.rfind(b"@")
     if at < 0:
         at = len(text)
         text += b"@" + rules.envnoathost
-    while bytes(text[at + 1 :]).lower() in rules.percenthack:
+    while dotless(bytes(text[at + 1 :])).lower() in rules.percenthack:
         percent = text.rfind(b"%", 0, at)
         if percent < 0:
             break
         del text[at:]
         at = percent
         text[at] = ord("@")
-    whole = bytes(text)
-    at = whole.rfind(b"@")
+    sent = bytes(text)
+    at = sent.rfind(b"@")
+    whole = sent[: at + 1] + dotless(sent[at + 1 :])
     if whole[at + 1 :].lower() in rules.locals:
         return LOCAL, whole
     for place in range(len(whole) + 1):
@@ -154,7 +166,11 @@ def naive(address: bytes, rules: Rules) -> tuple[bool, bytes]:
                 break
             if prepend is not None:
                 return LOCAL, prepend + b"-" + whole
-    return REMOTE, whole
+    return REMOTE, sent
+
+
+def dotless(host: bytes) -> bytes:
+    return host[:-1] if host.endswith(b".") and host != b"." and not host.endswith(b"..") else host
 
 
 hosts = st.sampled_from([b"a", b"b.a", b"c.b.a", b".a", b"a.", b"b..a", b"", b"A", b"B.a"])
@@ -177,8 +193,8 @@ def test_rewriting_agrees_with_a_literal_reading_of_the_manual(
 ) -> None:
     rules = Rules(
         envnoathost,
-        frozenset(host.lower() for host in local),
-        frozenset(host.lower() for host in hack),
-        {key.lower(): prepend for key, prepend in virtual.items()},
+        frozenset(map(rule_key, local)),
+        frozenset(map(rule_key, hack)),
+        {rule_key(key): prepend for key, prepend in virtual.items()},
     )
     assert rewrite(address, rules) == naive(address, rules)

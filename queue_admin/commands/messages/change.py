@@ -32,7 +32,7 @@ from queue_base.errors import Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.hold_marks import clean_reason
 from queue_base.queue.layout import Layout, open_layout
-from queue_wire.address import split_address
+from queue_wire.address import domain_of
 from queue_wire.admin.socket import (
     BOUNCE,
     BOUNCE_SOME,
@@ -509,7 +509,7 @@ def _domains(batch: list[Chosen], domain: bytes | None) -> list[bytes]:
     """Return the domains to probe for these messages."""
     if domain is not None:
         return [domain]
-    found = {split_address(address)[1] for each in batch for address in each.recipients}
+    found = {domain_of(address) for each in batch for address in each.recipients}
     return sorted(name for name in found if name and b"\0" not in name)
 
 

@@ -15,6 +15,7 @@ from queue_admin.messages.choosing import select
 from queue_admin.messages.detail import Detail, read_done_marks
 from queue_admin.messages.divided import BATCH, divide_in_order
 from queue_admin.messages.outside_sort import sort_outside
+from queue_admin.messages.selector_options import make_selectors
 from queue_admin.messages.selectors import Selectors, read_subject, unpack_size
 from queue_admin.messages.sieve import Bucket
 from queue_admin.messages.survey import Snapshot, survey
@@ -171,6 +172,33 @@ def test_a_sender_is_found_in_mail_of_a_lower_class_too(queue: Queue, chosen: Se
     queue.put(queue.layout.hashed("info", message), pack_info(b"A@b", "bulk"))
     queue.layout.lower = ("bulk",)
     assert [found.message for found, _ in select(queue.layout, chosen, time.time())] == [message]
+
+
+# One domain: A-labels, U-labels, letters of full width, another dot, and a final one.
+FORMS = ["xn--bcher-kva.example", "XN--BCHER-KVA.example.", "b\u00fccher.example", "B\u00dcCHER\u3002example",
+         "\uff42\u00fccher.example."]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("given", FORMS)
+@pytest.mark.parametrize("option", ["sender", "sender_domain", "recipient", "domain"])
+def test_a_domain_is_found_in_every_form(queue: Queue, option: str, given: str, form: str) -> None:
+    address = f"Joe@{form}".encode()
+    wanted = [queue.classified(address, remote=b"T%s\0" % address), queue.queued(address, (address,))]
+    queue.classified(b"x@other.example", remote=b"Tx@other.example\0")
+    queue.queued(b"x@other.example.", (b"x@other.example.",))
+    options = dict.fromkeys(("recipient", "domain", "sender", "sender_domain", "with_reason", "subject"))
+    options |= {"older_than": None, "size": None, "uid": None, "state": None}
+    options[option] = given if option.endswith("domain") else f"joe@{given}"
+    chosen = select(queue.layout, make_selectors(options, {}), time.time())
+    assert sorted(found.message for found, _ in chosen) == sorted(wanted)
+
+
+def test_a_sender_with_a_final_dot_is_found_without_it(queue: Queue) -> None:
+    wanted = queue.classified(b"a@b.example.", remote=b"Tx@y.example\0")
+    queue.classified(b"ab@b.example", remote=b"Tx@y.example\0")
+    chosen = select(queue.layout, Selectors(sender=b"a@b.example"), time.time())
+    assert [found.message for found, _ in chosen] == [wanted]
 
 
 def test_to_find_a_sender_only_records_of_that_length_are_read(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

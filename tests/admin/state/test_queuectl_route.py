@@ -186,6 +186,8 @@ def test_local_mail_is_told_with_the_line_that_makes_it_local(home: Home, addres
         ("two lines\n@bare.example", 100, "failure: SMTP cannot carry this address"),
         ("joe@broken.example", 111, "deferral: CNAME lookup failed temporarily. (#4.4.3) DNS: broken.example MX: "),
         ("joe@half.example", 0, "try 1: 198.51.100.2 (far.example) port 25"),
+        ("joe@half.example.", 0, "try 1: 198.51.100.2 (far.example) port 25"),
+        ("joe@me.example.", 0, "local: queue-local delivers it as joe@me.example"),
         ("joe@[198.51.100.7]", 0, "try 1: 198.51.100.7 port 25"),
         ("joe@[127.0.0.1]", 100, "mail loops back to me"),
     ],
