@@ -36,6 +36,7 @@ COMPILED = """
 """
 # What mypyc cannot compile, or would change. The modules that are not named above run rarely, or start a program.
 PURE = {
+    "queue_base/bounded_tls.py": "classes of ssl",
     "queue_base/click_group.py": "click calls what it decorates",
     "queue_base/dns_lookups.py": "a class whose base class dnspython makes",
     "queue_base/errors.py": "exceptions with class attributes that instances override",

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from queue_base.bounded_tls import BoundedContext
 from queue_base.control import read_parsed
 from queue_base.errors import reason
 from queue_base.home import Home
@@ -57,7 +58,7 @@ def make_context(data: bytes) -> ssl.SSLContext:
         raise OSError("it has no certificate in PEM")
     if _BEGIN_KEY not in data:
         raise OSError("it has no private key in PEM")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context = BoundedContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A client could have the server make one handshake after the other.
     context.options |= ssl.OP_NO_RENEGOTIATION

@@ -1,13 +1,15 @@
 """TLS contexts, each made once and shared: one takes up to a megabyte, and reading CA files takes time.
 
 None offers TLS 1.2 with Diffie-Hellman over a finite field: the server chooses its size, and one of 10,000 bits stops
-the event loop for a second. CA files are read when a context is first needed, and again after the control files have
-changed.
+the event loop for a second. With TLS 1.3 BoundedContext refuses large fields. CA files are read when a context is first
+needed, and again after the control files have changed.
 """
 
 import ssl
 import warnings
 from typing import TYPE_CHECKING
+
+from queue_base.bounded_tls import BoundedContext
 
 # pyOpenSSL takes long to load, and few policies need it.
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ def _unverified() -> ssl.SSLContext:
 
 
 def _for_client() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = BoundedContext(ssl.PROTOCOL_TLS_CLIENT)
     names = [cipher["name"] for cipher in context.get_ciphers()]
     context.set_ciphers(":".join(name for name in names if not name.startswith("DHE-")))
     return context

@@ -289,6 +289,20 @@ def test_openssl_and_curl_talk_to_it(intake: IntakeDaemon, tmp_path: Path) -> No
             assert b"with ESMTPS id" in take(intake.home)
 
 
+def test_a_client_that_wants_a_large_finite_field_is_refused_and_one_that_only_can_is_not(intake: IntakeDaemon) -> None:
+    with SmtpdDaemon(intake.home) as daemon:
+        words = [need("openssl"), "s_client", "-connect", f"127.0.0.1:{daemon.ports[0]}", "-starttls", "smtp", "-crlf"]
+        for number, groups in enumerate(("ffdhe8192", "ffdhe4096:X25519", "X25519:ffdhe8192")):
+            asking = [*words, "-quiet", "-groups", groups]
+            said = subprocess.run(asking, input=b"QUIT\n", capture_output=True, timeout=60, check=False)
+            if number < 2:
+                assert b"handshake failure" in said.stderr, said
+                daemon.wait_for(b"diffie-hellman_over_a_finite_field")
+                daemon.log = b""
+            else:
+                assert said.stdout.endswith(b"221 2.0.0 Bye\r\n"), said
+
+
 def take(home: Home) -> bytes:
     """Remove the one message from the queue and return it."""
     found = only(home).message
