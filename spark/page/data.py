@@ -268,6 +268,29 @@ class Guesses(NamedTuple):
     last: float | None
 
 
+class HandedIn(NamedTuple):
+    """Messages that a log of queue-smtpd has as accepted: see the report conservation-sessions."""
+
+    host: str
+    queue: str
+    accepted: int
+    not_in_log: int
+
+
+class OnDemand(NamedTuple):
+    """What is stored for a domain that fetches its mail: see the report ondemand."""
+
+    domain: str
+    stored: int
+    delivered: int
+    failed: int
+    expired: int
+    waiting: int
+    p50: float | None
+    runs: int
+    last_run: float | None
+
+
 class Stop(NamedTuple):
     """When a queue's queue-send last crashed (at the earliest), or lost a daemon; kind: CRASHED or DIED."""
 
@@ -334,6 +357,8 @@ class PageData:
     clients: Sequence[SmtpClient] = ()
     refusals: Sequence[Refusal] = ()
     guesses: Sequence[Guesses] = ()
+    handed_in: Sequence[HandedIn] = ()
+    on_demand: Sequence[OnDemand] = ()
 
     def part(self, name: str) -> list[Waiting]:
         """Return the rows of a part of what waits now."""

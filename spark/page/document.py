@@ -22,6 +22,7 @@ SECTIONS = (
     ("domains", "Worst domains", trouble.domains),
     ("delays", "Delays", mail.delays),
     ("smtp", "SMTP server", incoming.smtp),
+    ("ondemand", "Mail on demand", incoming.on_demand),
     ("concurrency", "Concurrency", health.concurrency),
     ("conservation", "Conservation", health.conservation),
     ("reading", "What was read", health.reading),
@@ -82,6 +83,7 @@ def _findings(data: PageData) -> Markup:
         tag(
             "li", tag("span", _SIGNS[one.level], class_="sign", aria_hidden="true"),
             tag("span", tag("span", _SPOKEN[one.level], class_="spoken") if _SPOKEN[one.level] else None, one.text, " ",
+                join(tag("i", one.to_do), " ") if one.to_do else None,
                 tag("a", "more", href=f"#{one.section}", aria_label=f"more: {one.section}")),
             class_=one.level,
         )

@@ -22,11 +22,12 @@ GUESSES = 20
 
 
 class Finding(NamedTuple):
-    """A sentence, how bad it is, and the section of the page that tells more."""
+    """A sentence, how bad it is, the section of the page that tells more, and what to do; '' for nothing."""
 
     level: str
     text: Markup
     section: str
+    to_do: str = ""
 
 
 def find(data: PageData) -> list[Finding]:
@@ -42,8 +43,8 @@ def find(data: PageData) -> list[Finding]:
     return sorted(found, key=lambda finding: order.index(finding.level))
 
 
-def _finding(level: str, section: str, *parts: Child) -> Finding:
-    return Finding(level, join(*parts), section)
+def _finding(level: str, section: str, *parts: Child, to_do: str = "") -> Finding:
+    return Finding(level, join(*parts), section, to_do)
 
 
 def _destinations(data: PageData) -> Iterator[Finding]:
@@ -70,7 +71,8 @@ def _destinations(data: PageData) -> Iterator[Finding]:
         text = f"{len(since):,} {one if len(since) == 1 else many}"
         if level == BAD and not any(name in waits for name in since):
             level = WARN
-        yield _finding(level, "destinations", tag("b", text), ": ", *_listed(names, len(since)), ".")
+        to_do = "queuectl destinations shows the last error; queuectl flush --domain tries it." if level != NOTE else ""
+        yield _finding(level, "destinations", tag("b", text), ": ", *_listed(names, len(since)), ".", to_do=to_do)
     if not any(row.ended is None and row.kind != "slow" for row in data.episodes):
         yield _finding(GOOD, "destinations", "No destination is dead or puts its mail off.")
 
@@ -106,12 +108,16 @@ def _waiting(data: PageData) -> Iterator[Finding]:
         part = "all" if why.recipients == recipients else f"{why.recipients:,} of {recipients:,} recipients"
         most = [f"; {part} for ", where, ": ", reply_text(why.reason, 80)]
     level = WARN if age >= 4 * HOUR or messages >= 1000 else NOTE
-    yield _finding(level, "queue", tag("b", text), ", ", oldest, *most, "" if _ends(most) else ".")
+    to_do = "queuectl show ID says what a message waits for." if level == WARN else ""
+    yield _finding(level, "queue", tag("b", text), ", ", oldest, *most, "" if _ends(most) else ".", to_do=to_do)
 
 
 def _ends(parts: Sequence[Child]) -> bool:
     """Return whether a sentence that ends with a log's text has its full stop."""
     return bool(parts) and str(parts[-1]).endswith((".</bdi>", "…</bdi>"))
+
+
+_WHOLE_LOG = "See that no part of the log is missing; queue-report show conservation-messages names them."
 
 
 def _accounting(data: PageData) -> Iterator[Finding]:
@@ -120,9 +126,15 @@ def _accounting(data: PageData) -> Iterator[Finding]:
     problems = sum(row.problems for row in data.conserved)
     if missing:
         text = f"{missing:,} recipient{' is' if missing == 1 else 's are'} not accounted for"
-        yield _finding(BAD, "conservation", tag("b", text), ".")
+        yield _finding(BAD, "conservation", tag("b", text), ".", to_do=_WHOLE_LOG)
     elif problems:
-        yield _finding(WARN, "conservation", tag("b", f"{problems:,} messages do not add up"), ".")
+        text = f"{problems:,} messages do not add up"
+        yield _finding(WARN, "conservation", tag("b", text), ".", to_do=_WHOLE_LOG)
+    accepted, lost = (sum(getattr(row, name) for row in data.handed_in) for name in ("accepted", "not_in_log"))
+    if lost:
+        text = f"{lost:,} of {accepted:,} messages that came in by SMTP are not in the log of a queue"
+        to_do = "Give queue-report build the logs of all queues of the host, under the same host."
+        yield _finding(WARN if lost * 1000 >= accepted else NOTE, "smtp", tag("b", text), ".", to_do=to_do)
 
 
 def _origins(data: PageData) -> Iterator[Finding]:
@@ -138,14 +150,15 @@ def _origins(data: PageData) -> Iterator[Finding]:
 
 def _loudest(data: PageData, rows: Sequence[Origin]) -> Origin | None:
     """Return who sent a third of the last day's mail, at least 100, and far more than on the days before or far too
-    much that failed; None for nobody."""
+    much that failed; None for nobody. In a log of less than two days, who sent two thirds, and others send too."""
     total = _last_day(data)
     days = max((data.end - data.begin) / DAY, 1.0)
     for row in sorted(rows, key=lambda row: -row.recent):
         before = (row.messages - row.recent) / max(days - 1, 1.0)
         burst = days >= 2 and row.recent >= 5 * before
         failing = row.failed >= 20 and row.failed * 20 >= row.attempts
-        if row.recent >= 100 and row.recent * 3 >= total and (burst or failing):
+        alone = days < 2 and row.recent * 3 >= total * 2 and total - row.recent >= 20
+        if row.recent >= 100 and row.recent * 3 >= total and (burst or failing or alone):
             return row
     return None
 
@@ -162,6 +175,7 @@ def _loud(data: PageData, row: Origin, name: Markup, verb: str) -> Finding:
     return _finding(
         BAD if failing else WARN, "senders", tag("b", name, verb, number(row.recent), " messages"),
         f", {share(row.recent, total)} of all{days}{end}",
+        to_do="queuectl hold --sender ADDRESS --standing (or --uid UID) holds such mail until it is looked at.",
     )  # fmt: skip
 
 
@@ -219,8 +233,9 @@ def _limits(data: PageData) -> Iterator[Finding]:
             for row in full[:NAMED]
         ]
         yield _finding(
-            WARN, "concurrency", tag("b", "Concurrency limits hold mail back"), ": ", *_listed(names, len(full)), "."
-        )
+            WARN, "concurrency", tag("b", "Concurrency limits hold mail back"), ": ", *_listed(names, len(full)), ".",
+            to_do="Where CPU and memory permit, raise control/concurrencylocal or control/concurrencyremote.",
+        )  # fmt: skip
 
 
 def _runs(data: PageData) -> Iterator[Finding]:
@@ -239,7 +254,8 @@ def _runs(data: PageData) -> Iterator[Finding]:
             ]
             level = WARN if any(data.end - last < DAY for last in lasts.values()) else NOTE
             text = f"{what} {_often(sum(found.values()))}"
-            yield _finding(level, "reading", tag("b", text), ": ", *_listed(names, len(found)), ".")
+            to_do = "The lines of the log before it say why; queuectl check looks at the queue."
+            yield _finding(level, "reading", tag("b", text), ": ", *_listed(names, len(found)), ".", to_do=to_do)
 
 
 def _how_often(times: str, last: float | None) -> Markup | None:
@@ -261,6 +277,7 @@ def _age(data: PageData) -> Iterator[Finding]:
         yield _finding(
             WARN, "reading", tag("b", f"The log ends {duration(age)} before this page was made"),
             ", at ", time_text(data.last), " UTC: what has happened since was not read.",
+            to_do="See that queue-report watch, or the job that builds, runs, and that queue-send does.",
         )  # fmt: skip
 
 
@@ -276,7 +293,8 @@ def _silent(data: PageData) -> Iterator[Finding]:
             for stream in silent[:NAMED]
         ]
         text = f"{len(silent):,} queue{' is' if len(silent) == 1 else 's are'} silent for a day or more"
-        yield _finding(WARN, "reading", tag("b", text), ": ", *_listed(names, len(silent)), ".")
+        to_do = "See that it runs, and that its log comes here."
+        yield _finding(WARN, "reading", tag("b", text), ": ", *_listed(names, len(silent)), ".", to_do=to_do)
 
 
 def _guesses(data: PageData) -> Iterator[Finding]:
@@ -293,6 +311,7 @@ def _guesses(data: PageData) -> Iterator[Finding]:
             " from ",
             log_text(row.client, 60),
             ", which has authenticated too: the password may be known." if found else ".",
+            to_do="queuectl passwd sets another password." if found else "",
         )
 
 
@@ -311,6 +330,7 @@ def _alerts(data: PageData) -> Iterator[Finding]:
         ": ",
         *_listed(quoted, len(recent or found)),
         ".",
+        to_do="docs/operating.md has what to do for each." if recent else "",
     )
 
 
@@ -320,7 +340,8 @@ def _unreadable(data: PageData) -> Iterator[Finding]:
     total = sum(sum(kinds.values()) for kinds in data.lines.values())
     if bad:
         text = f"{bad:,} line{' was' if bad == 1 else 's were'} not understood"
-        yield _finding(WARN if bad * 1000 >= total else NOTE, "reading", tag("b", text), f" of {total:,}.")
+        to_do = "The table quarantine has the reason of each."
+        yield _finding(WARN if bad * 1000 >= total else NOTE, "reading", tag("b", text), f" of {total:,}.", to_do=to_do)
 
 
 def _sum(lines: Iterable[object], kind: str) -> int:

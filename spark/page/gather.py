@@ -24,6 +24,8 @@ from spark.page.data import (
     Domain,
     Episode,
     Guesses,
+    HandedIn,
+    OnDemand,
     Origin,
     PageData,
     Problem,
@@ -130,6 +132,8 @@ class _Gathering:
             "clients": self._first("clients", SmtpClient),
             "refusals": self._first("refusals", Refusal),
             "guesses": self._first("auth-failures", Guesses),
+            "handed_in": list(self._report("conservation-sessions", HandedIn)),
+            "on_demand": self._first("ondemand", OnDemand),
             "stops": self._ask("stops", Stop, window),
             "quarantined": self._ask("quarantine", Quarantined, {"each": 5, "most": QUARANTINED}),
         }

@@ -200,11 +200,14 @@ def size(value: float) -> str:
 
 
 def duration(value: float) -> str:
-    """Return seconds as a person reads them, with about two figures: `0.034 s`, `2 min 5 s`, `4 d 2 h`."""
+    """Return seconds as a person reads them, with about two figures: `0.034 s`, `2 min 5 s`, `4 d 2 h`.
+
+    Stamps of a log are no finer than a millisecond, whatever digits they have.
+    """
     if value < 0:
         return "-" + duration(-value)
     if value < 10:
-        return f"{value:.2g} s" if value >= 0.001 or value == 0 else f"{value * 1e6:.0f} µs"
+        return f"{value:.2g} s" if value >= 0.001 or value == 0 else "< 1 ms"
     whole = round(value)
     for unit, name, below, small in ((DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "min"), (MINUTE, "min", 1, "s")):
         if whole >= unit:

@@ -223,6 +223,23 @@ def test_what_came_in_by_smtp_is_on_the_page_with_what_was_refused() -> None:
     assert "There is no log of queue-smtpd" in make_page(collect_rows(quiet_hour()))
 
 
+def test_mail_on_demand_and_messages_that_no_queue_has_are_on_the_page() -> None:
+    rows = quiet_hour()
+    at = int(END) - 600
+    text = b"ondemand branch.example %s"
+    stored, done = b"stored 7-abc: bytes 9 from <a@x.example> to b@branch.example", b"done 7-abc: to b@branch.example "
+    rows.queue_log([(at, text % stored), (at + 1, text % b"started: etrn"), (at + 5, text % (done + b"success: ok/"))])
+    lines = [log.sender_accepted(1, b"a@x.example", 0), log.queued(1, b"first/7-abc", 9, 1)]
+    rows.server_log([(at, one) for one in lines], queue="smtpd")
+    data = collect_rows(rows)
+    (branch,) = data.on_demand
+    assert (branch.domain, branch.stored, branch.delivered, branch.p50) == ("branch.example", 1, 1, 5.0)
+    assert [(one.queue, one.accepted, one.not_in_log) for one in data.handed_in] == [("smtpd", 1, 1)]
+    page = make_page(data)
+    assert "branch.example" in page and "1 of 1 messages that came in by SMTP are not in the log" in page
+    assert "No mail was stored." in make_page(collect_rows(quiet_hour()))
+
+
 def test_a_lake_of_nothing_has_a_page() -> None:
     data = collect_rows(LakeRows())
     assert data.last is None

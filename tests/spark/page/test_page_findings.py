@@ -4,7 +4,21 @@ import html
 import re
 from dataclasses import replace
 
-from spark.page.data import Alert, Channel, Conserved, Day, Episode, Guesses, Origin, PageData, Stop, Stream, Waiting
+from spark.page.data import (
+    Alert,
+    Channel,
+    Conserved,
+    Day,
+    Episode,
+    Guesses,
+    HandedIn,
+    Origin,
+    PageData,
+    Received,
+    Stop,
+    Stream,
+    Waiting,
+)
 from spark.page.findings import find
 from spark.page.scales import make_bins, when
 
@@ -109,6 +123,31 @@ def test_a_spammer_stands_out_and_a_sender_who_always_sends_most_does_not() -> N
     assert said(quiet(today=day, senders=[list_])) == said(quiet())
     users = [origin("33", 20_000, 20_000), origin("1000", 9000, 3000)]
     assert said(quiet(today=day, users=users))[0].startswith("warn: uid 33 put in 20,000 messages, 83.3 % of all")
+
+
+def test_who_sends_nearly_all_mail_of_a_log_of_hours_stands_out() -> None:
+    """Nobody knows what was before, so only who sends two thirds, and not where he is alone."""
+    begin = END - 5 * HOUR
+    hours = quiet(begin=begin, bins=make_bins(begin, END), received=[Received(0, 1249, None)])
+    loud = origin("bulk@shop.example", 1150, 1150)
+    assert said(replace(hours, senders=[loud, origin("a@here.example", 99, 99)]))[0] == (
+        "warn: <bulk@shop.example> sent 1,150 messages, 92.1 % of all."
+    )
+    assert said(replace(hours, senders=[loud], received=[Received(0, 1160, None)])) == said(hours)
+    assert said(replace(hours, senders=[origin("a@here.example", 800, 800)])) == said(hours)
+
+
+def test_messages_from_smtp_that_no_queue_has_are_said() -> None:
+    found = find(quiet(handed_in=[HandedIn("mx1", "smtpd", 637, 637), HandedIn("mx2", "smtpd", 10, 0)]))
+    (one,) = (one for one in found if one.section == "smtp")
+    assert one.level == "warn" and "637 of 647 messages that came in by SMTP" in one.text
+    assert "logs of all queues of the host" in one.to_do
+
+
+def test_what_is_broken_says_what_to_do() -> None:
+    episodes = [episode("dead.example", "dead", 5), episode("slow.example", "slow", 5)]
+    found = [(one.level, bool(one.to_do)) for one in find(quiet(episodes=episodes))]
+    assert found == [("warn", True), ("good", False), ("note", False)]
 
 
 def test_limits_runs_alerts_and_unread_lines_are_said() -> None:

@@ -80,7 +80,7 @@ def test_axis_of_delays_is_logarithmic_with_units_that_people_use() -> None:
 
 def test_numbers_are_written_for_people() -> None:
     assert [duration(value) for value in (0, 0.00004, 0.034, 9.5, 125, 11_400, 356_400, -2)] == [
-        "0 s", "40 µs", "0.034 s", "9.5 s", "2 min 5 s", "3 h 10 min", "4 d 3 h", "-2 s",
+        "0 s", "< 1 ms", "0.034 s", "9.5 s", "2 min 5 s", "3 h 10 min", "4 d 3 h", "-2 s",
     ]  # fmt: skip
     assert [count(value) for value in (0, 999, 12_000, 2.5e6)] == ["0", "999", "12k", "2.5M"]
     assert [size(value) for value in (999, 1500, 2.5e9, 9.3e18)] == ["999 B", "1.5 kB", "2.5 GB", "9.3 EB"]
