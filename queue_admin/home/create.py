@@ -46,11 +46,11 @@ def create_home(
     """Make what is missing in a home, durably, and return the paths that were made.
 
     `owner` owns queue/, `alias` (by default the same) alias/, `top` the home, control/ and users/. `me` is required if
-    control/me is missing. `me`, `local` and `split` must agree with what exists. `file_system` is the kind that
-    control/queuefilesystem is to accept. Where control/queues names several queues, all are made, or the one that was
-    chosen. Raises Usage, Permanent, Temporary.
+    control/me is missing. `split` must agree with what exists; control files that exist stay. `file_system` is the kind
+    that control/queuefilesystem is to accept. Where control/queues names several queues, all are made, or the one that
+    was chosen. Raises Usage, Permanent, Temporary.
     """
-    check_options(home, me, local, split)
+    check_split(home, split)
     above = Maker(top)
     above.directory(home.path, HOME_MODE)
     above.directory(home.control, CONTROL_MODE)
@@ -98,14 +98,27 @@ def create_queue(maker: Maker, tree: Tree, split: int) -> None:
     maker.fifo(f"{tree.path}/lock/trigger", TRIGGER_MODE)
 
 
-def check_options(home: Home, me: str | None, local: tuple[str, ...], split: int | None) -> None:
-    """Raise as create_home does if options conflict; change nothing."""
-    names = _own_name(home, me)
-    _check_agrees(f"{home.control}/me", {me} if me else set(), ())
-    _check_agrees(f"{home.control}/locals", set(local), (*names, _THIS_HOST))
+def check_split(home: Home, split: int | None) -> None:
+    """Raise Usage, Permanent or Temporary if the queues cannot be made, with this split; change nothing."""
     for one in home.each():
         _check_place(one, not home.is_chosen)
         _choose_split(one, split)
+
+
+def other_names(home: Home, me: str | None, local: tuple[str, ...]) -> list[str]:
+    """Return a remark for each control file that lacks names of the options; it stays. Raises Permanent, Temporary."""
+    remarks = []
+    for name, wanted in (("me", {me} if me else set()), ("locals", set(local))):
+        path = f"{home.control}/{name}"
+        if not wanted or not is_there(path, stat.S_ISREG, "file"):
+            continue
+        with unable_to("read", path):
+            data = read_given(path)
+        found = {unpack_line(data)} if name == "me" else set(unpack_set(data))
+        lacks = wanted - {each.lower().decode("ascii", "replace") for each in found}
+        if lacks:
+            remarks.append(f"{path} stays as it is, without {', '.join(sorted(lacks))}")
+    return remarks
 
 
 def _check_place(home: Home, with_others: bool) -> None:
@@ -147,15 +160,3 @@ def _choose_split(home: Home, wanted: int | None) -> int:
 
 def _buckets(home: Home, kind: str) -> int:
     return count_buckets(home.queue, kind) if is_directory(f"{home.queue}/{kind}") else 0
-
-
-def _check_agrees(path: str, wanted: set[str], also: tuple[str, ...]) -> None:
-    """Raise Permanent if a control file has other names than those wanted. It may have those of `also` as well."""
-    if not is_there(path, stat.S_ISREG, "file") or not wanted:
-        return
-    with unable_to("read", path):
-        data = read_given(path)
-    found = {unpack_line(data)} if path.endswith("/me") else set(unpack_set(data))
-    said = {name.lower().decode("ascii", "replace") for name in found}
-    if not wanted <= said <= wanted.union(also):
-        raise Permanent(f"unable to set {path}: it exists with other contents; edit it by hand")

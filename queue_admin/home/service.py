@@ -1,7 +1,7 @@
 """Writes what a supervisor needs: a service directory for daemontools, runit or s6, or units for systemd.
 
 A new service directory is made under a name that begins with a dot, which svscan, runsvdir and s6-svscan ignore, and is
-renamed when it is complete. An existing script or unit that differs is an error, unless `force`.
+renamed when it is complete. An existing script or unit that differs stays, with a warning, unless `force`.
 """
 
 import os
@@ -16,7 +16,7 @@ from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
 from queue_base.daemon.supervisor import DESCRIPTOR
 from queue_base.durable import Commit
-from queue_base.errors import Permanent
+from queue_base.errors import Permanent, complain
 from queue_base.home import Home
 from queue_base.safe_open import read_given
 from queue_base.service_log import (
@@ -169,5 +169,6 @@ def _write(maker: Maker, path: str, text: bytes, mode: int, force: bool) -> None
             if read_given(path) == text and (not mode & 0o100 or os.access(path, os.X_OK)):
                 return
         if not force:
-            raise Permanent(f"unable to write {path}: it exists and differs; --force replaces it")
+            complain("queuectl", f"warning: {path} differs and stays as it is; --force replaces it")
+            return
     maker.replace(path, text, mode)

@@ -8,7 +8,7 @@ import click
 
 from queue_admin.checks.file_system import CONTROL, check_file_system, find_unfit
 from queue_admin.home.chosen import home_of
-from queue_admin.home.create import check_options, create_home
+from queue_admin.home.create import check_split, create_home, other_names
 from queue_admin.home.daemon_accounts import check_code, choose_accounts
 from queue_admin.home.hostname import check_domain, check_host_name
 from queue_admin.home.service import DAEMONTOOLS, INTAKE, KINDS, SYSTEMD, Service, write_service
@@ -24,7 +24,7 @@ from queue_admin.system_accounts import (
 )
 from queue_base.accounts import QUEUE_ACCOUNT, Owner, make_greylist_directory
 from queue_base.daemon.processes import program_path
-from queue_base.errors import Permanent
+from queue_base.errors import Permanent, complain
 from queue_base.home import Home
 from queue_base.shell_completion import complete_directory
 
@@ -78,7 +78,8 @@ def command(
     HOME is by default that of --home, else QUEUE_HOME, else /var/queue.
 
     Run by root, it also makes the accounts `queue`, `queuer` and `queuea` if they are missing. Run again, it makes
-    what is missing and changes nothing else. At last it checks that these accounts can read the installation.
+    what is missing and changes nothing else: it warns of a file that says otherwise than the options. At last it
+    checks that these accounts can read the installation.
 
     A network file system is refused, since locks and inode numbers may fail on it.
 
@@ -100,7 +101,8 @@ def command(
     name = check_host_name(me) if me else _default_name(where)
     domains = tuple(check_domain(domain) for domain in local)
     # Before accounts are made: the options may conflict with what exists.
-    check_options(where, name, domains, split)
+    check_split(where, split)
+    remarks = other_names(where, name, domains)
     accepted = next(filter(None, map(find_unfit, where.each())), "") if network else ""
     if not network or os.path.lexists(f"{where.control}/{CONTROL}"):
         for one in where.each():
@@ -112,6 +114,8 @@ def command(
         where, owner, myself(), me=name, local=domains, split=split, alias=alias, file_system=accepted
     )
     report(made, "made")
+    for remark in remarks:
+        complain("queuectl", f"warning: {remark}; queuectl config set changes it")
     if smtpd_service:
         report(ensure_smtpd_account(owner), "made")
         with unable_to("make", where.greylist):

@@ -147,13 +147,23 @@ def test_a_split_other_than_the_queues_is_refused(tmp_path: Path, capfd: pytest.
     assert snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize("option", [("--me", "other.example.org"), ("--local", "other.example.org")])
-def test_a_control_that_says_otherwise_is_refused(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], option: tuple[str, str]
+def test_an_init_after_changes_of_locals_and_me_keeps_them_and_names_what_they_lack(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert init(tmp_path / "home") == 0
-    assert main(["queuectl", "init", str(tmp_path / "home"), "--as-me", *option]) == 100
-    assert "it exists with other contents" in capfd.readouterr().err
+    assert init(tmp_path / "home", "--local", "example.org") == 0
+    control = tmp_path / "home/control"
+    (control / "locals").write_text("example.org\nexample.com\n")
+    before = snapshot(tmp_path)
+    capfd.readouterr()
+    assert init(tmp_path / "home", "--local", "example.org") == 0
+    assert capfd.readouterr() == ("", "")
+    words = ["--as-me", "--me", "other.example.org", "--local", "example.net", "--local", "example.com"]
+    assert main(["queuectl", "init", str(tmp_path / "home"), *words]) == 0
+    assert capfd.readouterr().err.splitlines() == [
+        f"queuectl: warning: {control}/{name} stays as it is, without {lacks}; queuectl config set changes it"
+        for name, lacks in (("me", "other.example.org"), ("locals", "example.net"))
+    ]
+    assert snapshot(tmp_path) == before
 
 
 @pytest.mark.parametrize("name", ["localhost", "10.0.0.1", "a..b", "-a.example.org", "a b.org", "x" * 64 + ".org", ""])

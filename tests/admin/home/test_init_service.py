@@ -14,7 +14,6 @@ import pytest
 from queue_admin.home.service import DAEMONTOOLS, KINDS, Service, run_script, write_service
 from queue_admin.main import main
 from queue_admin.system_accounts import myself
-from queue_base.errors import Permanent
 from queue_base.home import Home
 from queue_base.service_log import WEEK, log_script
 from queue_wire import logline
@@ -162,12 +161,15 @@ def test_a_second_time_nothing_is_written(tmp_path: Path) -> None:
     assert snapshot(tmp_path / "sv") == before
 
 
-def test_a_script_that_differs_is_kept_unless_forced(tmp_path: Path) -> None:
+def test_a_script_that_differs_is_kept_with_a_warning_unless_forced(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     write(tmp_path)
     script = tmp_path / "sv/run"
     script.write_bytes(b"#!/bin/sh\nexec mine\n")
-    with pytest.raises(Permanent, match="--force"):
-        write(tmp_path)
+    assert write(tmp_path) == []
+    said = f"queuectl: warning: {script} differs and stays as it is; --force replaces it\n"
+    assert capfd.readouterr().err == said
     assert script.read_bytes() == b"#!/bin/sh\nexec mine\n"
     assert write(tmp_path, force=True) == [str(script)]
     assert b"queue-start" in script.read_bytes()

@@ -104,8 +104,8 @@ def test_units_are_written_with_the_logger_that_is_there_and_kept_unless_forced(
     assert f"ExecStart=/opt/svlogd -t -l 2000 -b 8192 {tmp_path}/log\n" in log.read_text()
     assert write_service(service, str(directory), SYSTEMD, myself(), False) == []
     log.write_text("mine\n")
-    with pytest.raises(Permanent, match="--force"):
-        write_service(service, str(directory), SYSTEMD, myself(), False)
+    assert write_service(service, str(directory), SYSTEMD, myself(), False) == []
+    assert log.read_text() == "mine\n"
     monkeypatch.setattr(shutil, "which", lambda name, path: None)
     with pytest.raises(Permanent, match="install multilog"):
         write_service(service, str(directory), SYSTEMD, myself(), True)
