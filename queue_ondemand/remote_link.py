@@ -16,7 +16,7 @@ from queue_base.daemon.unix_sockets import send_with_descriptor
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader, pack_netstring
 from queue_wire.pipes.job import PROBE, RELEASE, REREAD, Job, ReversedHost, pack_job, pack_reversed
-from queue_wire.pipes.report import Ready, Report, SettingsReport, unpack_report
+from queue_wire.pipes.report import LogLine, Report, unpack_report
 
 _CHUNK = 65536
 
@@ -94,6 +94,6 @@ class RemoteLink:
             report = unpack_report(payload)
             if isinstance(report, Report):
                 found.append(report)
-            elif not isinstance(report, (Ready, SettingsReport)):
+            elif isinstance(report, LogLine):
                 raise FormatError("report: a log line of queue-remote")
         return found

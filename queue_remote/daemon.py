@@ -45,9 +45,11 @@ from queue_wire.pipes.report import (
     TEMPORARY,
     Report,
     SettingsReport,
+    SlowJob,
     pack_ready,
     pack_report,
     pack_settings,
+    pack_slow_job,
 )
 
 PROGRAM = "queue-remote"
@@ -59,6 +61,21 @@ JOB_MAX = 16 * 1024 * 1024
 RECEIVED_MAX = 65536
 # Jobs started in one turn of the loop: each opens a connection, which takes 0.1 ms.
 STARTED_MAX = 50
+# queue-send is told where a job is that is in flight for this long: before it counts as slow there, after 15 s.
+TOLD_SECONDS = 8.0
+# Between two looks at the jobs in flight.
+LOOK_SECONDS = 3.0
+
+
+class JobInFlight:
+    """When a job was begun, the transaction that it is at, and the address that queue-send was told."""
+
+    __slots__ = ("begun", "told", "transaction")
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self.told = b""
+        self.transaction: Transaction | None = None
 
 
 class RemoteDaemon:
@@ -79,6 +96,9 @@ class RemoteDaemon:
         self._socket: socket.socket | None = None
         self._passed: list[int] = []
         self._programs = Programs(home, PROGRAM)
+        # By their numbers, the oldest first.
+        self._in_flight: dict[int, JobInFlight] = {}
+        self._looking = False
         # The event loop itself has only weak references to its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -167,11 +187,36 @@ class RemoteDaemon:
             complain(PROGRAM, f"alert: unable to read a job: {error}; it is deferred")
             self._answer_bad_job(payload)
             return
+        self._in_flight[job.number] = JobInFlight()
+        if not self._looking:
+            self._look_later()
         try:
             if job.path in (PROBE, RELEASE) or self._is_reversed(job) or not self._deliver_at_once(job):
                 self._start_task(job)
         except Exception as error:
             self._defer_by_bug(job, error)
+
+    def _look_later(self) -> None:
+        self._looking = True
+        self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Tell queue-send at which addresses the jobs are that are in flight for long."""
+        self._looking = False
+        before = time.monotonic() - TOLD_SECONDS
+        for number, job in self._in_flight.items():
+            if job.begun > before:
+                break
+            address = b"" if job.transaction is None else job.transaction.address
+            if address not in (b"", job.told):
+                job.told = address
+                self._put(pack_slow_job(SlowJob(number, address)))
+        if self._in_flight:
+            self._look_later()
+
+    def _report(self, report: Report) -> None:
+        self._in_flight.pop(report.number, None)
+        self._put(pack_report(report))
 
     def _add_reversed(self, host: ReversedHost) -> None:
         """Use a connection whose descriptor has come. Without it the jobs for the host are deferred."""
@@ -217,13 +262,13 @@ class RemoteDaemon:
         except Exception as error:
             self._defer_by_bug(job, error)
         else:
-            self._put(pack_report(report))
+            self._report(report)
 
     def _defer_by_bug(self, job: Job, error: Exception) -> None:
         where = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
         complain(PROGRAM, f"alert: unable to deliver job {job.number}: {what}; it will be tried again")
-        self._put(pack_report(_defer_job(job, internal_error(what))))
+        self._report(_defer_job(job, internal_error(what)))
 
     def _deliver_at_once(self, job: Job) -> bool:
         """Give a small message to a connection that is open, without a task; return whether that was possible.
@@ -260,6 +305,7 @@ class RemoteDaemon:
             return False
         assert message is not None
         transaction.content = message.wire
+        self._in_flight[job.number].transaction = transaction
         transaction.over = functools.partial(self._on_over, job, key, connection, transaction)
         connection.carry(transaction)
         self._pool.offer(key, connection)
@@ -286,7 +332,7 @@ class RemoteDaemon:
         if transaction.too_many:
             self._start_task(job, transaction.until, transaction)
         elif transaction.done:
-            self._put(pack_report(Report(job.number, MESSAGE_SCOPE, transaction.verdicts())))
+            self._report(Report(job.number, MESSAGE_SCOPE, transaction.verdicts()))
         else:
             self._start_task(job, transaction.until)
 
@@ -393,6 +439,7 @@ class RemoteDaemon:
         message = self._open_message(job)
         try:
             transaction = Transaction(job.sender, recipients, message.size, until=until)
+            self._in_flight[job.number].transaction = transaction
             return await send(transaction, message), transaction
         finally:
             message.close()

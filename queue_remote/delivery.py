@@ -88,6 +88,7 @@ async def _deliver_anew(
     for target in route.targets:
         if time.monotonic() > opener.until:
             break
+        transaction.expect(target.address.encode("ascii"))
         connection = await _open(setup, opener, nexthop, route, target)
         if connection is not None:
             if await _transact(pool, key, connection, transaction, forms):

@@ -102,6 +102,15 @@ class Transaction:
         return self.verdict is not None
 
     @property
+    def address(self) -> bytes:
+        """The address of the server that it was given to last, or that is tried for it; empty if there was none."""
+        return self._peer.partition(b" ")[0]
+
+    def expect(self, address: bytes) -> None:
+        """Note the address of a server that is tried for it."""
+        self._peer = address
+
+    @property
     def too_many(self) -> list[int]:
         """The recipients that the server refused for now because of their number, if it took the message for others."""
         return self._too_many if self.verdict is not None and self.verdict[0] == SUCCESS else []

@@ -42,7 +42,16 @@ from queue_wire.control.localroutes import is_route_name
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.job import Job, pack_job
 from queue_wire.pipes.notice import Notice
-from queue_wire.pipes.report import MESSAGE_SCOPE, TEMPORARY, LogLine, Ready, Report, SettingsReport, unpack_report
+from queue_wire.pipes.report import (
+    MESSAGE_SCOPE,
+    TEMPORARY,
+    LogLine,
+    Ready,
+    Report,
+    SettingsReport,
+    SlowJob,
+    unpack_report,
+)
 
 STARTS_A_TURN = 100
 LOADS_A_TURN = 25  # Some 25 microseconds each.
@@ -625,6 +634,11 @@ class Channel:
             return 0
         if isinstance(report, LogLine):
             self._log.put(report.line)
+            return 0
+        if isinstance(report, SlowJob):
+            entry = daemon.in_flight.get(report.number)
+            if entry is not None:  # Not the local channel's: who it is for holds its share.
+                self.scheduler.note_address(entry, report.address)
             return 0
         self._end_job(daemon, report, now)
         return len(report.verdicts)

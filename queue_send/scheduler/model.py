@@ -96,10 +96,10 @@ class Entry:
     """Recipients of one attempt with the same nexthop.
 
     For an entry in flight, `started` is the time when its job was started, `pace` is the class of its destination
-    (round_robin.py), and `holder` has the share that it counts for (shares.py).
+    (round_robin.py), and `holders` have the shares that it counts for (shares.py).
     """
 
-    __slots__ = ("attempt", "holder", "nexthop", "pace", "recipients", "started")
+    __slots__ = ("attempt", "holders", "nexthop", "pace", "recipients", "started")
 
     def __init__(self, attempt: Attempt, nexthop: bytes, recipients: list[Recipient]) -> None:
         self.attempt = attempt
@@ -107,7 +107,7 @@ class Entry:
         self.recipients = recipients
         self.started = 0.0
         self.pace = 0
-        self.holder: bytes | None = None
+        self.holders: tuple[bytes, ...] = ()
 
     def split_off(self, most: int) -> "Entry":
         """Keep the first `most` recipients; return an entry of the others."""

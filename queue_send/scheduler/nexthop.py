@@ -12,6 +12,7 @@ from queue_send.scheduler.model import Recipient
 from queue_wire.address import domain_of, is_verp, split_address, strip_prepend
 from queue_wire.control.destinationlimits import LimitLines, Nexthop, choose_nexthop
 from queue_wire.control.localroutes import find_local_route, is_route_name
+from queue_wire.control.networks import counted_networks
 from queue_wire.control.smtproutes import Routes
 
 KEPT_MAX = 5000
@@ -49,6 +50,11 @@ def submitter_of(sender: bytes, uid: int | None = None) -> bytes:
         return b"uid %d" % uid
     local = split_address(sender)[0]
     return b"%s<%s" % (local.partition(b"-")[0].partition(b"+")[0], domain_of(sender))
+
+
+def address_holder(address: bytes) -> bytes:
+    """Return who has the share of the jobs at a server's address: that address, or the /64 network of an IPv6 one."""
+    return b"at " + counted_networks(address.decode("ascii"))[0].encode("ascii")
 
 
 class NexthopChoices:

@@ -8,8 +8,8 @@ but one eighth of the places is always available to them. Untested jobs leave a 
 ones do not hold, and an eighth of all. A job that has been in flight for longer than LONG counts as slow.
 
 A destination that finds no place waits for one. Places are given in turn to those that wait and to those that are ready
-since; if others wait, a slow or untested one must wait behind them, unless its holder and its submitter hold few places
-(shares.py). So whoever has very many destinations does not delay the first ones of others.
+since; if others wait, a slow or untested one must wait behind them, unless its shares hold few places (shares.py). So
+whoever has very many destinations does not delay the first ones of others.
 
 Hosts that take a second for each message would still hold all places most of the time, since a prompt host's jobs give
 theirs back at once. So while jobs of other paces hold three quarters of the places, and steady ones a quarter, a prompt
@@ -116,10 +116,11 @@ class RoundRobin:
             if pace < STEADY and queue is ready.ready and self._must_wait(ready, destination, pace, concurrency):
                 ready.skipped[pace].append(destination)  # It gets its turn: its relay's next one need not be listed.
                 continue
-            if yields or self._places(pace, concurrency) <= 0:
+            places = self._places(pace, concurrency)
+            if yields or places <= 0:
                 ready.skipped[pace].append(destination)
             else:
-                full = self._shares.full_for(destination, pace < STEADY, concurrency - self._total)
+                full = self._shares.full_for(destination, pace < STEADY, concurrency - self._total, places)
                 if full is None:
                     destination.listed = False
                     return destination
@@ -147,8 +148,9 @@ class RoundRobin:
             if share is None or destination is None:
                 break
             pace = self._pace(destination)
-            full = self._shares.full_for(destination, pace < STEADY, concurrency - self._total)
-            if full is None and self._places(pace, concurrency) > 0:
+            places = self._places(pace, concurrency)
+            full = self._shares.full_for(destination, pace < STEADY, concurrency - self._total, places)
+            if full is None and places > 0:
                 return share
             self._shares.end_turn(share)
         return None
@@ -191,8 +193,8 @@ class RoundRobin:
     def places_for(self, destination: Destination, submitter: bytes | None, concurrency: int) -> int:
         """Return how many recipients of a destination, in a message of a submitter, may start."""
         pace, free = self._pace(destination), concurrency - self._total
-        room = self._shares.room_for(destination, submitter, pace < STEADY, free)
-        return min(room, self._places(pace, concurrency))
+        places = self._places(pace, concurrency)
+        return min(places, self._shares.room_for(destination, submitter, pace < STEADY, free, places))
 
     def has_place(self, destination: Destination, concurrency: int) -> bool:
         """Return whether a destination's pace and its shares leave it a place."""
@@ -225,13 +227,25 @@ class RoundRobin:
         places = len(entry.recipients)
         self._running[entry.pace] += places
         self._total += places
-        self._shares.count_start(entry, destination.holder, entry.pace < STEADY)
+        self._shares.count_start(entry, destination, entry.pace < STEADY)
         if entry.pace != SLOW:
             self._young.append(entry)
 
+    def note_address(self, entry: Entry, holder: bytes) -> None:
+        """Note that the job of an entry is at an address, by the name of its share."""
+        self._shares.note_address(entry, holder, entry.pace < STEADY)
+
+    def ages_at(self) -> float | None:
+        """Return when the next job counts as slow, which may leave a place; None if nobody waits for one."""
+        young = self._young
+        while young and young[0].pace == ENDED:
+            young.popleft()
+        waits = self._first or self._lower or self._shares.waiting
+        return young[0].started + LONG if young and waits else None
+
     def _age(self, now: float) -> None:
-        """Count jobs that have been in flight for longer than LONG as slow."""
-        while self._young and (self._young[0].pace == ENDED or self._young[0].started + LONG < now):
+        """Count jobs that have been in flight for LONG as slow."""
+        while self._young and (self._young[0].pace == ENDED or self._young[0].started + LONG <= now):
             entry = self._young.popleft()
             if entry.pace != ENDED:
                 if entry.pace >= STEADY:

@@ -53,6 +53,7 @@ from queue_send.scheduler.model import (
     Start,
     Withdrawn,
 )
+from queue_send.scheduler.nexthop import address_holder
 from queue_send.scheduler.round_robin import RoundRobin
 
 TRIED_MAX = 200_000  # Recipients remembered as tried, about 70 bytes each. The others may be tried too soon.
@@ -261,7 +262,10 @@ class Scheduler:
         lower = self._may_start_lower(waits)
         if self._leaving or self._unchanged or self.round_robin.any(self.settings.concurrency, lower):
             return now
-        first = self._timers[0][0] if self._timers else None
+        ages = self.round_robin.ages_at()
+        first = self._timers[0][0] if self._timers else ages
+        if first is not None and ages is not None:
+            first = min(first, ages)
         if self._sweep or self._sweep_again:
             first = self._sweep_at if first is None else min(first, self._sweep_at)
         may_load, lower = self._may_load, self._may_load_lower(waits)
@@ -719,6 +723,10 @@ class Scheduler:
         """List the destination at the head of a relay's queue, if the relay takes another job."""
         if relay.waiting.has_waiting and self._relay_may_start(relay, now):
             self.round_robin.add_next_of(relay.waiting)
+
+    def note_address(self, entry: Entry, address: bytes) -> None:
+        """Note at which server's address the job of an entry is that has been in flight for some seconds."""
+        self.round_robin.note_address(entry, address_holder(address))
 
     # Ending
 

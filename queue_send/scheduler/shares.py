@@ -1,4 +1,4 @@
-"""Shares of the places: what the jobs of one submitter, one local user or one zone hold together. Pure.
+"""Shares of the places: what the jobs of one submitter, one local user, one zone or one address hold together. Pure.
 
 A nexthop has its own limits, but somebody may have very many nexthops: the extensions of a user, the hosts of a zone,
 the recipients of one submitter's mail. Slow and untested jobs are unsure, as is one that has taken too long. An unsure
@@ -7,6 +7,10 @@ Hahne's dynamic threshold): one holder has at most half, two have a third each. 
 number set aside for each. All jobs of a local user or a zone together, and the unsure ones of a submitter, may be twice
 as many, since any number of prompt destinations may turn slow at once. This does not hold for a zone while only one
 destination of it has jobs: its own window is enough, and it may be the relay for all mail.
+
+Domains of many zones may have one server. Its address is known only while a job hangs: queue-remote tells it then. It
+is kept for the destination, and the jobs that are told of, and later unsure ones of such destinations, count for the
+share of the address. Its unsure jobs may be twice as many as the places that are left for jobs of their pace.
 
 A destination that only a share prevents from starting a job waits in its queue, as one does for a relay.
 """
@@ -18,6 +22,7 @@ from queue_send.scheduler.model import Entry
 
 EXAMINED_AT_ONCE = 20  # Full shares that one search examines.
 UNUSED_MAX = 1000  # Shares, some 500 bytes each. If there are more, those are forgotten of which nothing is in flight.
+ADDRESSES_MAX = 20_000  # Destinations whose address is kept, some 250 bytes each.
 
 
 def _room(holds: int, times: int, free: int) -> int:
@@ -44,8 +49,8 @@ class Share(WaitQueue):
         room = _room(self.held, 2, free)
         return min(room, _room(self.unsure, 1, free)) if unsure else room
 
-    def submitter_room(self, free: int) -> int:
-        """Return how many more of the free places its unsure jobs may take, if it is that of a submitter."""
+    def unsure_room(self, free: int) -> int:
+        """Return how many of these places its unsure jobs may take, if it is that of a submitter or an address."""
         return _room(self.unsure, 2, free)
 
     def is_small(self, free: int) -> bool:
@@ -64,71 +69,87 @@ class Shares:
     def __init__(self) -> None:
         self._shares: dict[bytes, Share] = {}
         self._waiting: OrderedDict[bytes | None, Share] = OrderedDict()  # Those with destinations waiting.
+        self._addresses: OrderedDict[bytes, bytes] = OrderedDict()  # The shares' names, by destination.
 
-    def _of(self, holder: bytes | None, submitter: bytes | None) -> tuple[Share | None, Share | None]:
-        shares = self._shares
-        return (
-            None if holder is None else shares.get(holder),
-            None if submitter is None else shares.get(submitter),
-        )
+    def _of(self, *names: bytes | None) -> list[Share | None]:
+        return [None if name is None else self._shares.get(name) for name in names]
 
-    def full_for(self, destination: Destination, unsure: bool, free: int) -> Share | None:
-        """Return the share that prevents a destination from starting a job; None if there is none."""
+    def full_for(self, destination: Destination, unsure: bool, free: int, places: int) -> Share | None:
+        """Return the share that prevents a destination from starting a job; None if there is none.
+
+        `places` are left for jobs of its pace, of the free ones.
+        """
         share = None if destination.holder is None else self._shares.get(destination.holder)
         full = share is not None and (share.held >= 2 * free or (unsure and share.unsure >= free))
         if share is not None and full and not _is_alone(share, destination):
             return share
         if unsure:
-            submitter = destination.next_submitter
-            share = None if submitter is None else self._shares.get(submitter)
-            if share is not None and share.unsure >= 2 * free:
-                return share
+            theirs, there = self._of(destination.next_submitter, self._addresses.get(destination.name))
+            if theirs is not None and theirs.unsure >= 2 * free:
+                return theirs
+            if there is not None and there.unsure >= 2 * places:
+                return there
         return None
 
-    def room_for(self, destination: Destination, submitter: bytes | None, unsure: bool, free: int) -> int:
+    def room_for(self, destination: Destination, submitter: bytes | None, unsure: bool, free: int, places: int) -> int:
         """Return how many of the free places the next job of a destination, for a submitter, may take."""
-        holder, theirs = self._of(destination.holder, submitter)
+        holder, theirs, there = self._of(destination.holder, submitter, self._addresses.get(destination.name))
         room = free
         if holder is None and destination.holder is not None:
             room = free if not destination.holder.endswith(b"@") else _room(0, 1 if unsure else 2, free)
         elif holder is not None and not _is_alone(holder, destination):
             room = holder.room(unsure, free)
         if unsure and submitter is not None:
-            room = min(room, _room(0, 2, free) if theirs is None else theirs.submitter_room(free))
+            room = min(room, _room(0, 2, free) if theirs is None else theirs.unsure_room(free))
+        if unsure and there is not None:
+            room = min(room, there.unsure_room(places))
         return room
 
     def are_small(self, destination: Destination, free: int) -> bool:
         """Return whether the shares of a destination hold so little that it comes before those that wait."""
-        holder, submitter = self._of(destination.holder, destination.next_submitter)
-        return (holder is None or holder.is_small(free)) and (submitter is None or submitter.is_small(free))
+        names = destination.holder, destination.next_submitter, self._addresses.get(destination.name)
+        return all(share is None or share.is_small(free) for share in self._of(*names))
 
-    def count_start(self, entry: Entry, holder: bytes | None, unsure: bool) -> None:
-        """Count the start of a job for the shares of its destination's holder and of its submitter."""
-        entry.holder = holder
-        places, shares = len(entry.recipients), self._shares
-        for name in (holder, entry.attempt.submitter):
-            if name is None:
-                continue
-            share = shares.get(name)
-            if share is None:
-                share = shares[name] = Share(name)
-            share.held += places
-            share.jobs += 1
-            if unsure:
-                share.unsure += places
+    def count_start(self, entry: Entry, destination: Destination, unsure: bool) -> None:
+        """Count the start of a job for the shares of its destination's holder, of its submitter and of its address."""
+        address = self._addresses.get(destination.name) if unsure else None
+        entry.holders = ()
+        for name in (destination.holder, entry.attempt.submitter, address):
+            if name is not None:
+                self._count_for(name, entry, unsure)
+
+    def _count_for(self, name: bytes, entry: Entry, unsure: bool) -> None:
+        share = self._shares.get(name)
+        if share is None:
+            share = self._shares[name] = Share(name)
+        places = len(entry.recipients)
+        entry.holders += (name,)
+        share.held += places
+        share.jobs += 1
+        if unsure:
+            share.unsure += places
+
+    def note_address(self, entry: Entry, name: bytes, unsure: bool) -> None:
+        """Count a job for the share of the address that it is at, and keep that for its destination.
+
+        If it has been at another one, which hung before, it counts for both.
+        """
+        self._addresses[entry.nexthop] = name
+        self._addresses.move_to_end(entry.nexthop)
+        if len(self._addresses) > ADDRESSES_MAX:
+            self._addresses.popitem(last=False)
+        if name not in entry.holders:
+            self._count_for(name, entry, unsure)
 
     def count_unsure(self, entry: Entry) -> None:
         """Count a job that has become slow."""
-        for name in (entry.holder, entry.attempt.submitter):
-            if name is not None:
-                self._shares[name].unsure += len(entry.recipients)
+        for name in entry.holders:
+            self._shares[name].unsure += len(entry.recipients)
 
     def count_end(self, entry: Entry, unsure: bool) -> None:
         """Count the end of a job."""
         places, shares = len(entry.recipients), self._shares
-        for name in (entry.holder, entry.attempt.submitter):
-            if name is None:
-                continue
+        for name in entry.holders:
             share = shares[name]
             share.held -= places
             share.jobs -= 1
@@ -139,7 +160,7 @@ class Shares:
 
     def waiting_for(self, entry: Entry) -> list[Share]:
         """Return the shares of a job for which destinations may be waiting."""
-        return [self._waiting[name] for name in (entry.holder, entry.attempt.submitter) if name in self._waiting]
+        return [self._waiting[name] for name in entry.holders if name in self._waiting]
 
     def enqueue(self, share: Share, destination: Destination) -> None:
         """Have a destination wait for a share."""

@@ -4,6 +4,7 @@
     ready \\0 jobs                                    once, at start: the number of jobs taken at once
     settings \\0 lines                               answer to `reread`: what is in force (queue_wire.admin.settings)
     log \\0 line                                     queue-ondemand: a line for the log
+    slow \\0 number \\0 address                       queue-remote: where a job is that is in flight for some seconds
 
 Scope is `m` (about the message or its recipients) or `h` (the nexthop could not be reached or greeted). queue-remote
 adds to `h` the route by which it tried: the name of the relays, or the domain where mail exchangers count.
@@ -23,6 +24,8 @@ PERMANENT = b"D"
 MESSAGE_SCOPE = b"m"
 HOST_SCOPE = b"h"
 _LINE = re.compile(rb"ondemand [ -~]*")
+_NUMBER = re.compile(rb"[0-9]{1,18}")
+_ADDRESS = re.compile(rb"[!-~]{1,108}")  # As long as the path of a Unix socket may be.
 
 
 class Report(NamedTuple):
@@ -55,6 +58,13 @@ class LogLine(NamedTuple):
     line: bytes
 
 
+class SlowJob(NamedTuple):
+    """The number of a job that is in flight for some seconds, and the address of the server that it is at, or tries."""
+
+    number: int
+    address: bytes
+
+
 def pack_report(report: Report) -> bytes:
     """Return the report as a netstring; a NUL in a verdict's text becomes `_`."""
     scope = report.scope + report.route
@@ -80,8 +90,13 @@ def pack_log_line(line: bytes) -> bytes:
     return pack_netstring(b"log\0" + line)
 
 
-def unpack_report(payload: bytes) -> Report | Ready | SettingsReport | LogLine:
-    """Return the report, greeting, settings or log line in one netstring's payload. Raises FormatError.
+def pack_slow_job(job: SlowJob) -> bytes:
+    """Return the word about a job as a netstring."""
+    return pack_netstring(b"slow\0%d\0%s" % (job.number, job.address))
+
+
+def unpack_report(payload: bytes) -> Report | Ready | SettingsReport | LogLine | SlowJob:
+    """Return the report, greeting, settings, log line or slow job in one netstring's payload. Raises FormatError.
 
     The caller checks the number of verdicts. An unknown letter is kept, so that the log says "report mangled".
     """
@@ -93,6 +108,8 @@ def unpack_report(payload: bytes) -> Report | Ready | SettingsReport | LogLine:
         return SettingsReport(fields[1])
     if number == b"log" and len(fields) == 2 and len(fields[1]) <= LINE_MAX and _LINE.fullmatch(fields[1]):
         return LogLine(fields[1])
+    if number == b"slow" and len(fields) == 3 and _NUMBER.fullmatch(fields[1]) and _ADDRESS.fullmatch(fields[2]):
+        return SlowJob(int(fields[1]), fields[2])
     if len(fields) < 3 or not number.isdigit() or len(number) > 18:
         raise FormatError(f"report: not number, scope, verdicts: {quoted(payload)}")
     scope, route = fields[1][:1], fields[1][1:]

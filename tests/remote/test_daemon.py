@@ -15,10 +15,11 @@ import pytest
 
 from queue_wire.pipes.framing import pack_netstring
 from queue_wire.pipes.job import REREAD, Job, pack_job
-from queue_wire.pipes.report import MESSAGE_SCOPE
+from queue_wire.pipes.report import MESSAGE_SCOPE, SlowJob
 from support.processes.remote_daemon import COMMAND, RemoteDaemon, RemoteHome
 from support.processes.suite import wait_until
 from support.servers.smtp.raw_server import Peer, RawServer
+from support.servers.smtp.sink import Sink, Tarpit
 from support.servers.smtp.smtp_server import SmtpServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
@@ -183,6 +184,20 @@ def test_a_bug_in_one_job_is_a_deferral_and_an_alert(home: RemoteHome) -> None:
     assert code == 0
     assert errors.startswith(b"queue-remote: alert: unable to deliver job 1: ValueError: a bug/of two lines")
     assert errors.count(b"\n") == 1
+
+
+@pytest.mark.long
+def test_a_job_that_hangs_is_told_of_with_the_address_on_a_new_connection_and_on_one_that_was_open(
+    home: RemoteHome,
+) -> None:
+    with Sink() as sink, Tarpit() as tarpit:
+        home.control("smtproutes", f"hangs.example:127.0.0.1:{tarpit.port}\nb.example:127.0.0.1:{sink.port}\n")
+        path = home.message(TEXT)
+        with RemoteDaemon(home) as daemon:
+            assert daemon.deliver(path, b"to@b.example").verdicts[0][0] == b"K"
+            sink.hold_after = 0
+            jobs = {daemon.start(path, recipient) for recipient in (b"to@b.example", b"to@hangs.example")}
+            assert {daemon.slow_job() for _ in jobs} == {SlowJob(number, b"127.0.0.1") for number in jobs}
 
 
 def wait_for_end(peer: Peer) -> None:

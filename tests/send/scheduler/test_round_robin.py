@@ -91,6 +91,16 @@ def test_a_job_in_flight_for_long_counts_as_slow_before_it_ends() -> None:
     assert recorder.start(300.0) == []  # Five hang already, more than half of the eight.
 
 
+def test_a_place_that_is_left_when_jobs_count_as_slow_is_used_then_though_nothing_else_happens() -> None:
+    recorder = Recorder()
+    for number in range(20):
+        recorder.send((b"new%d" % number, 1))
+    assert len(recorder.start(0.0)) == 6
+    due = recorder.scheduler.next_time(1.0)
+    assert due == 15.0
+    assert len(recorder.start(due)) == 1
+
+
 def test_recipients_with_a_quick_host_do_not_wait_for_room_at_a_crowded_one() -> None:
     recorder = Recorder()
     for _ in range(30):

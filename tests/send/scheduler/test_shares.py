@@ -28,6 +28,19 @@ def hang(recorder: Recorder, nexthops: list[bytes], submitter: bytes | None = No
     return running
 
 
+def hang_at(recorder: Recorder, address: bytes, nexthops: list[bytes]) -> list[Entry]:
+    """Send one message to each nexthop, which hangs at the address; return the jobs that are in flight after 100 s."""
+    for name in nexthops:
+        recorder.send((name, 1), known=True)
+    running: list[Entry] = []
+    for now in range(0, 100, 5):
+        started = recorder.start(1000.0 + now)
+        for entry in started:
+            recorder.scheduler.note_address(entry, address)
+        running += started
+    return running
+
+
 def make_prompt(recorder: Recorder, nexthops: list[bytes]) -> None:
     """Let each nexthop have taken a message promptly."""
     for name in nexthops:
@@ -73,6 +86,69 @@ def test_tarpits_of_one_zone_leave_places_for_fresh_domains(known: bool) -> None
     hang(recorder, tarpits)
     fresh = names(b"fresh%d.example", 20)
     assert started(recorder, fresh) == fresh
+
+
+@pytest.mark.parametrize("address", [b"192.0.2.1", b"2001:db8::1"])
+def test_further_mail_for_unrelated_tarpits_at_one_address_leaves_places_for_fresh_domains(address: bytes) -> None:
+    recorder = Recorder(REMOTE)
+    tarpits = names(b"tarpit%d.example", 150)
+    assert len(hang_at(recorder, address, tarpits)) == 150
+    hang_at(recorder, address, tarpits)
+    fresh = names(b"fresh%d.example", 20)
+    assert started(recorder, fresh) == fresh
+
+
+def test_the_addresses_of_one_ipv6_network_have_one_share() -> None:
+    recorder = Recorder(REMOTE)
+    tarpits = names(b"tarpit%d.example", 150)
+    for number, name in enumerate(tarpits):
+        hang_at(recorder, b"2001:db8::%d" % number, [name])
+    hang_at(recorder, b"2001:db8::1", tarpits)
+    fresh = names(b"fresh%d.example", 20)
+    assert started(recorder, fresh) == fresh
+
+
+def test_domains_at_one_address_that_were_slow_leave_places_for_slow_hosts_of_others() -> None:
+    recorder = Recorder(REMOTE)
+    tarpits, slow = names(b"tarpit%d.example", 150), names(b"slow%d.example", 20)
+    for address, nexthops in ((b"192.0.2.1", tarpits), (b"192.0.2.2", slow)):
+        for entry in hang_at(recorder, address, nexthops):
+            recorder.end(entry, 1100.0)
+    hang_at(recorder, b"192.0.2.1", tarpits)
+    assert started(recorder, slow) == slow
+
+
+def test_a_job_of_a_prompt_domain_that_hangs_counts_for_its_address_at_once() -> None:
+    recorder = Recorder(REMOTE)
+    prompt = names(b"prompt%d.example", 150)
+    make_prompt(recorder, prompt)
+    running = hang_at(recorder, b"192.0.2.1", prompt)
+    assert len(running) == 150
+    tarpits = names(b"tarpit%d.example", 30)
+    hang_at(recorder, b"192.0.2.1", tarpits)
+    hang_at(recorder, b"192.0.2.1", tarpits)
+    fresh = names(b"fresh%d.example", 20)
+    assert started(recorder, fresh) == fresh
+
+
+def test_prompt_domains_at_an_address_where_very_many_jobs_hang_may_have_all_places_that_are_free() -> None:
+    recorder = Recorder(REMOTE)
+    prompt = names(b"prompt%d.example", 100)
+    make_prompt(recorder, prompt)
+    for entry in hang_at(recorder, b"192.0.2.1", prompt[:10]):
+        recorder.end(entry, 1000.2)
+    running = hang_at(recorder, b"192.0.2.1", names(b"tarpit%d.example", 150))
+    assert len(started(recorder, prompt)) == min(100, REMOTE.concurrency - len(running))
+
+
+def test_a_destination_that_waits_for_the_share_of_its_address_starts_when_a_job_there_ends() -> None:
+    recorder = Recorder(REMOTE)
+    tarpits = names(b"tarpit%d.example", 150)
+    running = hang_at(recorder, b"192.0.2.1", tarpits)
+    assert not hang_at(recorder, b"192.0.2.1", tarpits)
+    for entry in running[:90]:
+        recorder.end(entry, 1200.0)
+    assert recorder.start(1200.0)
 
 
 def test_strangers_of_one_submitter_that_hang_leave_places_for_another_submitter() -> None:

@@ -12,7 +12,7 @@ from typing import Self
 
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, pack_job
-from queue_wire.pipes.report import SUCCESS, LogLine, Ready, Report, SettingsReport, unpack_report
+from queue_wire.pipes.report import SUCCESS, LogLine, Ready, Report, SettingsReport, SlowJob, unpack_report
 from support.processes.forked import Forked, can_fork, fork_piped
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "queue-remote"
@@ -95,8 +95,16 @@ class RemoteDaemon:
 
     def report_of_any(self, seconds: float = 60) -> Report:
         """Return the next report, whichever job it is about."""
-        found = self._next(time.monotonic() + seconds)
+        deadline = time.monotonic() + seconds
+        while isinstance(found := self._next(deadline), SlowJob):
+            pass
         assert isinstance(found, Report)
+        return found
+
+    def slow_job(self, seconds: float = 60) -> SlowJob:
+        """Return the next slow job that it tells of."""
+        found = self._next(time.monotonic() + seconds)
+        assert isinstance(found, SlowJob)
         return found
 
     def deliver(self, path: bytes, *recipients: bytes, **options: bytes) -> Report:
@@ -158,7 +166,7 @@ class RemoteDaemon:
             found.append(report)
         return found
 
-    def _next(self, deadline: float) -> Report | Ready | SettingsReport | LogLine:
+    def _next(self, deadline: float) -> Report | Ready | SettingsReport | LogLine | SlowJob:
         assert self.process.stdout is not None
         while (payload := self._reader.next()) is None:
             self._reader.feed(self._read(self.process.stdout.fileno(), deadline))

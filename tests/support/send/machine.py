@@ -9,6 +9,7 @@ from queue_base.limits import Limits
 from queue_send.admin.queries import Explainer
 from queue_send.scheduler.model import Attempt, Entry, Recipient, Settings
 from queue_send.scheduler.nexthop import holder_of
+from queue_send.scheduler.round_robin import STEADY
 from support.send.driven import Driven
 from support.send.limited import limited
 
@@ -16,6 +17,7 @@ LIFETIME = 5000
 LIMITS = Limits(initial=2, most=4, cohorts=2, probe_first=60, probe_most=600, recipients=3)
 SETTINGS = Settings(concurrency=7, active=10, limits=LIMITS, table=limited(rates=b"slow:2/100\n"))
 DOMAINS = [b"a", b"b", b"c", b"slow", b"x.zone.example", b"y.zone.example"]
+ADDRESSES = [b"192.0.2.1", b"192.0.2.2"]
 SUBMITTERS = [None, b"uid 1000", b"uid 1001"]
 FLOOD = 15  # Messages of one submitter, more than the active set has room for.
 
@@ -42,6 +44,9 @@ class Machine(RuleBasedStateMachine):
         self.disk = Disk()
         self.scheduler = Driven(self.settings, self)
         self.flying: list[Entry] = []
+        # Where the jobs in flight are that have been told of, and the last ones of each destination.
+        self.addresses: dict[Entry, set[bytes]] = {}
+        self.last_address: dict[bytes, bytes] = {}
         # Messages that are loaded in pieces: what is to be placed of each.
         self.loading: list[tuple[Attempt, list[Entry], bool]] = []
         self.expiring: list[Entry] = []
@@ -127,6 +132,7 @@ class Machine(RuleBasedStateMachine):
         assert len(entry.recipients) <= LIMITS.recipients
         assert entry.attempt.message not in self.held
         self.check_share(entry)
+        self.check_address(entry)
         self.flying.append(entry)
         self.starts[entry.nexthop].append(self.now)
         return True
@@ -142,6 +148,18 @@ class Machine(RuleBasedStateMachine):
             free = self.settings.concurrency - sum(len(each.recipients) for each in self.flying)
             assert held < 2 * free
 
+    def check_address(self, entry: Entry) -> None:
+        """An unsure job of a destination that hung at an address has got a place only while the unsure jobs there were
+        fewer than twice the free places; a job that is sure whatever hangs there.
+        """
+        address = self.last_address.get(entry.nexthop)
+        if address is None or entry.pace >= STEADY:
+            return
+        there = [each for each in self.flying if address in self.addresses.get(each, ()) and each.pace < STEADY]
+        free = self.settings.concurrency - sum(len(each.recipients) for each in self.flying)
+        assert sum(len(each.recipients) for each in there) < 2 * free
+        self.addresses[entry] = {address}
+
     def done(self, entry: Entry, offset: int, fate: str) -> None:
         message = entry.attempt.message
         assert (message, offset) not in self.disk.fate
@@ -151,6 +169,7 @@ class Machine(RuleBasedStateMachine):
 
     def report(self, entry: Entry, letters: str, host_failed: bool) -> None:
         self.flying.remove(entry)
+        self.addresses.pop(entry, None)
         deferred = 0
         for (offset, _), letter in zip(entry.recipients, letters, strict=True):
             if letter == "Z" and self.now > entry.attempt.expires:
@@ -239,6 +258,15 @@ class Machine(RuleBasedStateMachine):
             self.report(entry, letters, host_failed)
             self.settle()
 
+    @rule(data=st.data(), address=st.sampled_from(ADDRESSES))
+    def hang(self, data: st.DataObject, address: bytes) -> None:
+        """queue-remote tells where a job is that has been in flight for some seconds."""
+        if self.flying:
+            entry = data.draw(st.sampled_from(self.flying))
+            self.scheduler.note_address(entry, address)
+            self.addresses.setdefault(entry, set()).add(address)
+            self.last_address[entry.nexthop] = address
+
     @rule()
     def flush(self) -> None:
         self.scheduler.flush(self.now)
@@ -302,4 +330,5 @@ class Machine(RuleBasedStateMachine):
             assert due is not None, "mail is left and the scheduler waits for nothing"
             self.now = max(self.now + 0.001, due)
         assert not any(self.disk.left.values())
+        assert not any(each.held or each.unsure for each in self.scheduler.round_robin._shares._shares.values())
         assert len(self.disk.fate) == len(set(self.disk.fate))
