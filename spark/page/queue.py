@@ -42,7 +42,7 @@ _HEADS = (*(f"< {limit}" for limit in AGE_LIMITS), f"{AGE_LIMITS[-1]} +")
 _STATES = {
     "flying": "(being delivered for the first time)",
     "lost": "(in flight at a crash, and not tried since)",
-    "untried": UNTRIED,
+    "untried": "(not yet tried: it is new, or its destination is dead)",
 }
 
 
