@@ -74,9 +74,9 @@ class _QueueChannel(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def close(self) -> None:
-        """Close it at once."""
+        """Close it, once queue-remote has what the client has said: its last words are the verdict on a message."""
         if self._transport is not None:
-            self._transport.abort()
+            self._transport.close()
 
     # From the event loop.
 

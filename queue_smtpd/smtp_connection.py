@@ -23,6 +23,7 @@ from collections.abc import Callable, Coroutine
 from itertools import islice
 from typing import NamedTuple, cast
 
+from queue_base.daemon.unread_input import read_unread
 from queue_smtp import server_replies as replies
 from queue_smtp.auth_server import PasswordGiven, VerifierWanted
 from queue_smtp.server import TIMEOUT
@@ -307,6 +308,9 @@ class SmtpConnection:
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and self._reversal is not None and (unread := read_unread(self._transport)):
+            # The client is the server, and its last words are the verdict on a message.
+            self.data_received(unread)
         self._transport = None
         self._unread = b""
         # What becomes of a message is logged all the same. Another one behind it would come twice: its client does not

@@ -247,6 +247,42 @@ def test_what_the_host_refuses_is_returned_and_what_it_defers_stays(provider: Go
         assert fetch(smtpd, sink) == 250, "what was deferred is there still"
 
 
+@pytest.mark.parametrize("reset", [True, False], ids=["by a reset", "behind all that came"])
+def test_what_a_host_says_in_the_middle_of_a_message_before_it_closes_is_the_verdict(
+    provider: GoodMail, reset: bool
+) -> None:
+    refused = r"^ondemand customer\.example done .* failure: .*552_5\.3\.4_too_big"
+    large = b"Subject: large\n\n" + (b"x" * 70 + b"\n") * 60_000
+    with Suite(provider.home) as suite, SmtpdDaemon(provider.home, ["odmr"]) as smtpd:
+        for times in range(1, 7):
+            assert enqueue(provider.home, b"joe@me.example.org", [b"ann@customer.example"], large).returncode == 0
+            suite.wait_for(STORED, times=times)
+            with OdmrHost(smtpd) as host:
+                assert host.ask_again() == 250
+                refuse_in_message(host.connection, reset)
+            suite.wait_for(ENDED, times=times)
+            assert suite.count(refused) == times, suite.lines[-5:]
+
+
+def refuse_in_message(connection: socket.socket, reset: bool) -> None:
+    """Take the first bytes of a message, refuse it, and close the connection, with much unread or soon after all."""
+    connection.sendall(b"220 host.example\r\n")
+    for command in (b"EHLO", b"MAIL", b"RCPT", b"DATA"):
+        heard = b""
+        while not heard.endswith(b"\n"):
+            heard += connection.recv(1)
+        assert heard.startswith(command)
+        connection.sendall(b"354 go on\r\n" if command == b"DATA" else b"250 ok\r\n")
+    assert connection.recv(1000)
+    connection.sendall(b"552 5.3.4 too big\r\n")
+    if not reset:
+        connection.shutdown(socket.SHUT_WR)
+        with suppress(OSError):
+            while connection.recv(1 << 20):
+                pass
+    connection.close()
+
+
 def test_fetchmail_takes_mail_in_its_odmr_mode(provider: GoodMail, sink: Sink, tmp_path: Path) -> None:
     give_users(provider, customer=SharedSecret(PASSWORD.encode()))
     rc = tmp_path / "fetchmailrc"
