@@ -11,6 +11,7 @@ from queue_smtp.auth_server import CRAM_MD5
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server_session import ServerSettings
 from queue_smtpd.auth.authenticator import AuthOffer
+from queue_smtpd.sessions.client_facts import is_this_host
 from queue_smtpd.sessions.relay_rules import RelayRules, unpack_hosts_list
 from queue_smtpd.sessions.session import NOBODY, SessionSetup
 from queue_smtpd.sessions.session_policy import SessionPolicy
@@ -26,7 +27,7 @@ from queue_wire.control.milters import (
     unpack_milters,
 )
 from queue_wire.control.nameservers import unpack_resolver
-from queue_wire.control.networks import Network, unpack_networks
+from queue_wire.control.networks import Network, is_listed, unpack_networks
 from queue_wire.control.ondemand import OnDemandUsers, unpack_on_demand_users
 from queue_wire.control.places import EVERYWHERE
 from queue_wire.control.relayrecipients import RelayRecipients, unpack_relay_recipients
@@ -88,6 +89,15 @@ class SmtpdConfig(NamedTuple):
     etrn: bool = False
     customers: OnDemandUsers = NOBODY
 
+    def trusts_program(self, client: str, server: str) -> bool:
+        """Return whether a client that is connected without a PROXY header may relay as a program of this host.
+
+        One that may speak for others may not: strangers come through it.
+        """
+        if self.rules.relayclients is not None or is_listed(client, (*self.proxyclients, *self.xclients)):
+            return False
+        return is_this_host(client, server)
+
 
 def read_config(home: Home) -> SmtpdConfig:
     """Read the control files. Raises Temporary, naming the file."""
@@ -98,7 +108,7 @@ def read_config(home: Home) -> SmtpdConfig:
         rcpthosts=read_parsed(home, "rcpthosts", unpack_hosts_list),
         morercpthosts=MoreHosts(f"{home.control}/morercpthosts.cdb"),
         badmailfrom=frozenset(map(address_key, read_set(home, "badmailfrom") or ())),
-        relayclients=read_parsed(home, "relayclients", unpack_networks) or (),
+        relayclients=read_parsed(home, "relayclients", unpack_networks),
         relayrecipients=read_parsed(home, "relayrecipients", unpack_relay_recipients) or RelayRecipients(),
         localroutes=read_parsed(home, "localroutes", unpack_local_routes) or {},
         checkrcpt=bool(read_number(home, "checkrcpt")),

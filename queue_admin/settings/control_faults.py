@@ -260,8 +260,8 @@ def _unusable_listeners(home: Home) -> Iterator[ControlFault]:
                 why = "with `noauth` no AUTH is offered, and there is no control/relayclients"
             else:
                 continue
-            what = "take mail" if listener.role in ON_DEMAND else "send"
-            yield ControlFault("smtpd", number, f"nobody may {what} by {role}: {why}")
+            what = "nobody may take mail" if listener.role in ON_DEMAND else "only programs of this host may send"
+            yield ControlFault("smtpd", number, f"{what} by {role}: {why}")
 
 
 def _idle_customers(home: Home) -> Iterator[ControlFault]:

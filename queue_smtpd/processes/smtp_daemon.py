@@ -266,7 +266,8 @@ class SmtpDaemon:
         """Return the session of a new connection, whose client and server are those of a PROXY header if it has one."""
         ends = transport_ends(transport, listener.port) if proxied is None else proxied_ends(proxied)
         client, port, server, server_port = ends
-        facts, setup = ClientFacts(client, server), self._setups[listener]
+        own = not listener.proxy and self._config.trusts_program(client, server)
+        facts, setup = ClientFacts(client, server, relays=own), self._setups[listener]
         submits = listener.role.for_users
         busy = None
         if not self._has_place(client, submits or setup.policy.trusts(facts), now):

@@ -17,9 +17,9 @@ class ClientFacts(NamedTuple):
 
     `name` is the name that DNS has for the address and that has this address, empty if there is none. `hello` is what
     EHLO or HELO said. `user` is the authenticated one, or empty, and `mechanism` how it has authenticated. `relays`:
-    RELAYCLIENT is set, so the client may send mail to everybody. `hidden`: the proxy does not know the address, which
-    is empty. `qmtp`: the client speaks QMTP. `server_hidden`: the proxy does not
-    know `server`, which is empty.
+    RELAYCLIENT is set, or it is a program of this host, so the client may send mail to everybody. `hidden`: the proxy
+    does not know the address, which is empty. `qmtp`: the client speaks QMTP. `server_hidden`: the proxy does not know
+    `server`, which is empty.
     """
 
     address: str
@@ -73,6 +73,15 @@ def replace_client(client: ClientFacts, attributes: dict[bytes, bytes]) -> Clien
         hidden,
         server_hidden=server_hidden,
     )
+
+
+def is_this_host(client: str, server: str) -> bool:
+    """Return whether a client that is connected without a proxy is a program of this host.
+
+    Only such a program can have the address that it calls, and the kernel takes no loopback address from the network.
+    """
+    found = unpack_ip(client)
+    return found is not None and (found.is_loopback or found == unpack_ip(server))
 
 
 def plain_address(address: str) -> str:

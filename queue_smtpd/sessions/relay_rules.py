@@ -1,8 +1,8 @@
 """Who may send mail to whom: the rules at MAIL and RCPT (qmail-smtpd(8): rcpthosts, morercpthosts, badmailfrom).
 
-A client that is authenticated, is in `relayclients` or has RELAYCLIENT may send to everybody. Everybody may send to the
-domains of rcpthosts. Without that file these are the domains that are delivered here, not all domains as in qmail:
-a file that is missing makes no open relay.
+A client that is authenticated, is in `relayclients` or has RELAYCLIENT may send to everybody; without a file
+relayclients, so may programs of this host. Everybody may send to the domains of rcpthosts. Without that file these are
+the domains that are delivered here, not all domains as in qmail: a file that is missing makes no open relay.
 
 queue-todo rewrites recipients after the message is queued, so the rules look at what it will make of them: where
 percenthack has a domain, `user%there@here` is judged as `user@there`. An address that is this server's, such as
@@ -39,9 +39,10 @@ _POSTMASTER = b"postmaster"
 class RelayRules(NamedTuple):
     """The control files that decide. `classify` has those of queue-todo, `me` is this host.
 
-    `rcpthosts` is None if there is no such file. `morercpthosts` is looked into as a set of domains; it may be a file,
-    whose errors it raises. `submitters` has for each user the senders that the user may have; it is None if there is
-    no such file, and every user may have each. `checkrcpt`: local recipients are looked up.
+    `rcpthosts` and `relayclients` are None if there is no such file. `morercpthosts` is looked into as a set of
+    domains; it may be a file, whose errors it raises. `submitters` has for each user the senders that the user may
+    have; it is None if there is no such file, and every user may have each. `checkrcpt`: local recipients are looked
+    up.
     """
 
     me: bytes
@@ -49,7 +50,7 @@ class RelayRules(NamedTuple):
     rcpthosts: Set[bytes] | None = None
     morercpthosts: Container[bytes] = ()
     badmailfrom: Set[bytes] = frozenset()
-    relayclients: tuple[Network, ...] = ()
+    relayclients: tuple[Network, ...] | None = None
     submitters: Mapping[bytes, Set[bytes]] | None = None
     relayrecipients: RelayRecipients = RelayRecipients()
     localroutes: Routes = MappingProxyType({})
@@ -93,7 +94,7 @@ def unpack_hosts_list(data: bytes) -> frozenset[bytes]:
 
 def may_relay(client: ClientFacts, rules: RelayRules) -> bool:
     """Return whether the client may send mail to everybody."""
-    return client.relays or bool(client.user) or is_listed(client.address, rules.relayclients)
+    return client.relays or bool(client.user) or is_listed(client.address, rules.relayclients or ())
 
 
 def judge_sender(sender: bytes, client: ClientFacts, rules: RelayRules) -> ServerReply | None:

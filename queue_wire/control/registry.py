@@ -152,7 +152,7 @@ FILES: tuple[ControlFile, ...] = (
     ControlFile("relayrecipients", LIST, "all", "recipients that exist in relayed domains", _SMTPD, CONNECTION, "SMTP"),
     _number("checkrcpt", "whether local recipients are looked up at RCPT; 0: no", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("badmailfrom", LIST, "none", "senders whose mail is refused", _SMTPD, CONNECTION, "SMTP"),
-    ControlFile("relayclients", LIST, "none", "networks that may send to everybody", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile("relayclients", LIST, "this host", "networks that may send to everybody", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("proxyclients", LIST, "none", "load balancers, with the PROXY protocol", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("xclients", LIST, "none", "proxies that may use XCLIENT", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("milters", TABLE, "none", "milters that look at mail that comes in", _SMTPD, CONNECTION, "SMTP"),

@@ -171,12 +171,12 @@ def test_check_names_certificates_that_cannot_be_used_and_listeners_by_which_nob
     (control / "smtpd").write_text("*:25 mx\n*:465 submissions\n*:587 submission\n")
     assert queuectl(home, "config", "check", code=1)[0].splitlines()[:2] == [
         "control/smtpd line 2: role submissions needs a certificate, which control/smtpdcert would name",
-        "control/smtpd line 3: nobody may send by role submission: no AUTH is offered without a certificate, which "
-        "control/smtpdcert would name",
+        "control/smtpd line 3: only programs of this host may send by role submission: no AUTH is offered without a "
+        "certificate, which control/smtpdcert would name",
     ]
     # Names without a slash are files in control/, which are not unknown then.
     (control / "smtpdcert").write_text(f":{certificate.name} {key.name}\n.example:/no/such.pem\n")
-    nobody = "nobody may send by role submissions: there are no users; queuectl passwd makes one"
+    nobody = "only programs of this host may send by role submissions: there are no users; queuectl passwd makes one"
     assert queuectl(home, "config", "check", code=1)[0].splitlines() == [
         "control/smtpdcert: unable to use /no/such.pem: no such file or directory; it is not used",
         f"control/smtpd line 2: {nobody}",
@@ -186,7 +186,7 @@ def test_check_names_certificates_that_cannot_be_used_and_listeners_by_which_nob
     queuectl(home, "passwd", "joe", given=b"secret\n")
     assert queuectl(home, "config", "check") == ("", "")
     (control / "smtpd").write_text("*:587 submission noauth\n")
-    assert "line 1: nobody may send by role submission: with `noauth`" in queuectl(home, "config", "check", code=1)[0]
+    assert "may send by role submission: with `noauth`" in queuectl(home, "config", "check", code=1)[0]
     (control / "relayclients").write_text("192.0.2.1\n")
     assert queuectl(home, "config", "check") == ("", "")
 

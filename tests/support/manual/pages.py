@@ -93,7 +93,7 @@ PROGRAMS: dict[str, Program] = {
             Part("smtp-server.md", ""),
             Part("smtp-server.md", "Run it", "START AND STOP"),
             Part("smtp-server.md", "Run it under tcpserver", "UNDER TCPSERVER"),
-            Part("smtp-server.md", "For programs of this host", "FOR PROGRAMS OF THIS HOST"),
+            Part("smtp-server.md", "sendmail -bs", "SENDMAIL -BS"),
             Part("smtp-server.md", "Who may send what to whom", "WHO MAY SEND WHAT TO WHOM"),
             Part("smtp-server.md", "What it accepts", "WHAT IT ACCEPTS"),
             Part("smtp-server.md", "Its log", "LOG"),

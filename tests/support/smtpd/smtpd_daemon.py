@@ -40,7 +40,8 @@ class SmtpdDaemon:
     """A daemon of `home` with a listener for each role, with its options. `ports` are theirs, `log` has its lines.
 
     given: it gets a listening socket of ours instead of opening one. environment: variables that it has, too. shell:
-    commands of the shell that starts it.
+    commands of the shell that starts it. strangers: the tests are strangers to it, not programs of its host, unless
+    control/relayclients is there.
     """
 
     def __init__(
@@ -50,8 +51,11 @@ class SmtpdDaemon:
         given: bool = False,
         environment: Mapping[str, str] | None = None,
         shell: str = "",
+        strangers: bool = True,
     ) -> None:
         self.home = home
+        if strangers:
+            Path(home.control, "relayclients").touch()
         self.ports = free_ports(len(roles))
         lines = [f"127.0.0.1:{port} {role}\n" for port, role in zip(self.ports, roles, strict=True)]
         Path(home.control, "smtpd").write_text("".join(lines))
