@@ -16,7 +16,7 @@ command, also if more commands have been sent after it (PIPELINING, RFC 2920).
     EHLO       2xx                             STARTTLS, AUTH or READY; HELO after 5xx in clear
     LHLO       2xx                             STARTTLS, AUTH or READY
     HELO       2xx                             AUTH or READY
-    STARTTLS   220                             TLS; AUTH or READY if it is refused and TLS is optional
+    STARTTLS   220                             TLS; AUTH or READY if it is refused, not by 421, and TLS is optional
     AUTH       235; 334 is a challenge         READY; AUTH after a challenge
     READY      begin() or quit()               RSET, MAIL; QUIT
     RSET       2xx                             MAIL
@@ -287,7 +287,7 @@ class SmtpClient:
     `size_limit` is the largest message, in bytes, that the server says it takes (RFC 1870); 0 if there is no limit.
     `failure` is the ConnectionFailed event once it has occurred. `replies` counts the replies, and `transactions` those
     that were begun. `secure` is true under TLS. `dismissed`: the server said 421. `tls_broken`: the connection failed
-    because of TLS, or at STARTTLS or under TLS before it was READY, and without a reply. `ehlo_broken`: the server
+    because of TLS, or at STARTTLS, or under TLS before it was READY and without a reply. `ehlo_broken`: the server
     closed the connection at EHLO, and HELO may do better.
     """
 
@@ -590,7 +590,11 @@ class SmtpClient:
                 self.tls_broken = True
                 return self._fail(Problem.INJECTED)
             return _TLS
-        if reply.code == 421 or self.session.tls is Tls.MUST:
+        if self.session.tls is Tls.MUST:
+            return self._decline(Problem.STARTTLS, reply)
+        if reply.code == 421:
+            # It closes the connection at STARTTLS, as others do without a word.
+            self.tls_broken = True
             return self._decline(Problem.STARTTLS, reply)
         return self._authenticate()
 

@@ -1,6 +1,6 @@
 """Opens SMTP and LMTP connections: to one target, as its TLS plan says, and again if that avoids a server's fault.
 
-    the TLS handshake failed, and TLS is optional      once more in clear
+    STARTTLS or TLS failed, and TLS is optional        once more in clear
     the server closed the connection at EHLO           once more with HELO
 
 Each attempt is a new connection to the same target.

@@ -106,8 +106,16 @@ def no_reply_to_starttls(peer: Peer) -> None:
     peer.wait_for_end()
 
 
+def dismiss_at_starttls(peer: Peer) -> None:
+    begin_tls(peer, b"421 4.7.0 TLS not available, closing")
+
+
 @pytest.mark.parametrize(
-    "broken", [no_handshake, end_at_handshake, inject, end_after_handshake, end_at_starttls, no_reply_to_starttls]
+    "broken",
+    [
+        *(no_handshake, end_at_handshake, inject, end_after_handshake, end_at_starttls, no_reply_to_starttls),
+        dismiss_at_starttls,
+    ],
 )
 def test_where_opportunistic_tls_breaks_the_mail_goes_in_clear_over_a_fresh_connection(
     home: RemoteHome, broken: Callable[[Peer], None]
@@ -115,9 +123,12 @@ def test_where_opportunistic_tls_breaks_the_mail_goes_in_clear_over_a_fresh_conn
     assert deliver(home, broken, in_clear) == ACCEPTED
 
 
-def test_where_starttls_is_refused_the_mail_goes_in_clear_over_the_same_connection(home: RemoteHome) -> None:
+@pytest.mark.parametrize("reply", [b"454 not today", b"502 what?"])
+def test_where_starttls_is_refused_the_mail_goes_in_clear_over_the_same_connection(
+    home: RemoteHome, reply: bytes
+) -> None:
     def script(peer: Peer) -> None:
-        begin_tls(peer, b"454 not today")
+        begin_tls(peer, reply)
         peer.take_message()
 
     assert deliver(home, script) == ACCEPTED

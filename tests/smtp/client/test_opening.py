@@ -90,10 +90,12 @@ def test_without_tls_that_may_be_the_session_goes_on() -> None:
         assert client.state is ClientState.READY
 
 
-def test_421_to_starttls_ends_the_session() -> None:
-    client = opening(Tls.MAY)
+@pytest.mark.parametrize(("tls", "broken"), [(Tls.MAY, True), (Tls.MUST, False)])
+def test_421_to_starttls_ends_the_session_and_is_about_tls_if_that_is_optional(tls: Tls, broken: bool) -> None:
+    client = opening(tls)
     client.feed(STARTTLS + b"421 bye\r\n")
     assert client.state is ClientState.QUIT
+    assert client.protocol.tls_broken is broken
 
 
 def test_a_connection_that_ends_between_starttls_and_ready_is_broken_by_tls() -> None:
