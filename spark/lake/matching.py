@@ -156,7 +156,7 @@ def match_segment(
 ) -> Outcome:
     """Match a segment; write its rows. state: before it, None where that is not known; again: names a second try.
 
-    A file that cannot be read is the outcome's trouble. Raises OSError where the rows cannot be written.
+    A file that cannot be read, and a bug that a line of it met, is the outcome's trouble. Raises OSError where the rows cannot be written.
     """
     outcome, edge = _match(home, segment, state, seen, contents, again)
     return outcome if edge is None else replace(outcome, edge=_keep_edge(home, segment, edge))
@@ -182,11 +182,12 @@ def _match(
             blocks = read_lines(segment.parts, lines, contents)
             while (block := _next(blocks)) is not None:
                 writer.add(matcher.feed(block))
-        except (_Unreadable, Unmatched) as error:
+            rows, edge = matcher.finish()
+            writer.add(rows)
+        except (_Unreadable, Unmatched, *BUGS) as error:
             remove_files(home.directory, writer.close())
-            return Outcome(segment, trouble=str(error)), None
-        rows, edge = matcher.finish()
-        writer.add(rows)
+            text = f"{UNMATCHED} a segment: {name_bug(error)}" if isinstance(error, BUGS) else str(error)
+            return Outcome(segment, trouble=text), None
     return Outcome(segment, tuple(writer.close()), lines=lines), edge
 
 
@@ -271,7 +272,10 @@ def _join(
     seen: Seen,
     contents: Mapping[str, bytes] | None,
 ) -> StreamResult:
-    state = State.unpack(*stream, pending.batches(), mark)
+    try:
+        state = State.unpack(*stream, pending.batches(), mark)
+    except BUGS as error:
+        return _give_up(home, stream, outcomes, [], f"{UNMATCHED} it with what was open: {name_bug(error)}")
     writer = TableWriter(home.directory, _name(stream, f"joined-{os.urandom(4).hex()}"), home.today)
     written: list[Written] = []
     counts: Counter[str] = Counter()
@@ -357,7 +361,10 @@ def match_stream(
 ) -> StreamResult:
     """Match a stream in one go: what match_segment and join_stream do, with the beginning known."""
     with collector_off():
-        state = State.unpack(*segment.stream, pending.batches(), mark)
+        try:
+            state = State.unpack(*segment.stream, pending.batches(), mark)
+        except BUGS as error:
+            return StreamResult(segment.stream, trouble=f"{UNMATCHED} it with what was open: {name_bug(error)}")
         outcome, edge = _match(home, segment, state, seen, contents)
         if edge is None:
             return StreamResult(segment.stream, trouble=outcome.trouble)

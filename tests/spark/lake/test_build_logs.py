@@ -11,7 +11,7 @@ from spark.lake import batch
 from spark.lake.build import Summary
 from spark.lake.matching import match_segment
 from spark.lake.newest import open_local
-from spark.match import smtp_log
+from spark.match import Matcher, State, smtp_log
 from support.spark.logs.log_lake import Lake
 
 # Each line with its stamp's nanoseconds; one second, 2023-11-14.
@@ -101,6 +101,38 @@ def test_a_line_on_which_the_rules_fail_costs_its_own_queue_alone_and_is_named(
     assert [row["queue"] for row in lake.rows("messages")] == ["one"]
     with pytest.raises(Temporary, match=r"^unable to match every queue"):
         print_build(summary)
+
+
+@pytest.mark.parametrize("cut", [None, 40])
+@pytest.mark.parametrize("method", ["finish", "unpack"])
+def test_a_bug_at_the_ends_of_a_log_costs_its_own_queue_alone(
+    cut: int | None, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for queue in "one", "two":
+        (tmp_path / "logs" / queue).mkdir(parents=True)
+        (tmp_path / "logs" / queue / "current").write_text("".join(LINES).replace("a@example", f"{queue}@example"))
+    lake = Lake(tmp_path / "lake", cut)
+    finish, unpack = Matcher.finish, State.unpack
+
+    def fail_to_finish(self: Matcher) -> object:
+        if self._place["queue"] == "two":
+            raise OverflowError("too large")
+        return finish(self)
+
+    def fail_to_unpack(host: str, queue: str, *rest: object) -> State:
+        if queue == "two":
+            raise KeyError("key")
+        return unpack(host, queue, *rest)  # type: ignore[arg-type]
+
+    if method == "finish":
+        monkeypatch.setattr(Matcher, "finish", fail_to_finish)
+    else:
+        monkeypatch.setattr(State, "unpack", fail_to_unpack)
+    (warning,) = lake.build(tmp_path / "logs", host="mx").warnings
+    assert "queue two of host mx is left as it was: unable to match" in warning
+    monkeypatch.undo()
+    lake.build(tmp_path / "logs", host="mx")
+    assert sorted(row["queue"] for row in lake.rows("messages")) == ["one", "two"]
 
 
 def test_logs_that_cannot_be_read_are_permanent_trouble_and_make_no_table(tmp_path: Path) -> None:
