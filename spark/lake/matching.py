@@ -156,7 +156,8 @@ def match_segment(
 ) -> Outcome:
     """Match a segment; write its rows. state: before it, None where that is not known; again: names a second try.
 
-    A file that cannot be read, and a bug that a line of it met, is the outcome's trouble. Raises OSError where the rows cannot be written.
+    A file that cannot be read, or a bug that a line met, is the outcome's trouble. Raises OSError where the rows cannot
+    be written.
     """
     outcome, edge = _match(home, segment, state, seen, contents, again)
     return outcome if edge is None else replace(outcome, edge=_keep_edge(home, segment, edge))
