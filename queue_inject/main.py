@@ -87,7 +87,7 @@ def read_header(source: "Iterable[bytes]") -> HeaderReader:
     return reader
 
 
-def inject(home: Home, options: Options, message: "Iterable[bytes] | None" = None) -> None:
+def inject(home: Home, options: Options, message: "Iterable[bytes] | None" = None, program: str = PROGRAM) -> None:
     """Queue one message, or print it. None is standard input. Raises a Failure or FormatError."""
     now = time.time_ns()
     deadline = Deadline()
@@ -103,9 +103,11 @@ def inject(home: Home, options: Options, message: "Iterable[bytes] | None" = Non
 
         show(whole(b"Return-Path: <%s>\n%s" % (quote_address(header.sender), begin), source))
     elif not header.recipients:
-        raise Permanent("unable to send the message: it has no recipients; name them as arguments or in To, Cc or Bcc")
+        raise Permanent(f"unable to send the message: {reader.lacks_recipients}")
     else:
         open_writer(home, filters=True).put(whole(begin, source), lambda: (header.sender, header.recipients))
+        for error in header.unread:
+            complain(program, f"warning: unable to parse {error.where}: {error}; sent to those that can be read")
 
 
 def whole(begin: bytes, rest: "Iterable[bytes]") -> "Iterator[bytes]":

@@ -10,7 +10,7 @@ if it makes the command too long. A domain with a final dot, as in the DNS, is t
 import ipaddress
 import re
 
-from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain, without_final_dot
+from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain, refuse_unsendable, without_final_dot
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError, quoted
 
@@ -25,7 +25,6 @@ _DOMAIN = re.compile(rb"[!#-'*+\-./0-9=?A-Z^_`a-z{|}~]+|\[[0-9A-Za-z.:_-]+\]")
 # Every server takes command lines of 512 bytes (RFC 5321 section 4.5.3.1.4), of which `MAIL FROM:` and the line end
 # leave this. A server that cuts longer lines would take the rest for a command.
 PATH_MAX = 500
-_PRINTABLE = re.compile(rb"[ -~]*")
 # Addresses that need no closer look, as almost all.
 _PLAIN = re.compile(rb"[A-Za-z0-9_+=-]+(?:\.[A-Za-z0-9_+=-]+)*@[A-Za-z0-9.-]*[A-Za-z0-9-]")
 _SPECIAL = re.compile(rb'(["\\])')
@@ -74,8 +73,7 @@ def pack_path(address: bytes) -> bytes:
         return b"<>"
     if not address.isascii():
         raise FormatError(f"address is not ASCII: {quoted(address)}")
-    if not _PRINTABLE.fullmatch(address):
-        raise FormatError(f"address holds a control character: {quoted(address)}")
+    refuse_unsendable(address)
     local, at, domain = address.rpartition(b"@")
     if not at:
         return _bounded(b"<%s>" % _pack_local(domain))
@@ -90,12 +88,8 @@ def pack_utf8_path(address: bytes) -> SmtpPath:
 
     It needs SMTPUTF8 if its local part is not ASCII. A domain has an equal form in ASCII, its A-labels (RFC 5890).
     """
-    try:
-        text = address.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"address is neither ASCII nor UTF-8: {quoted(address)}") from error
-    if not text.isprintable():
-        raise FormatError(f"address holds a control character: {quoted(address)}")
+    refuse_unsendable(address)
+    text = address.decode("utf-8")
     local, at, domain = text.rpartition("@")
     if not at:
         local, domain = domain, ""
@@ -135,13 +129,7 @@ def unpack_path(text: bytes) -> tuple[bytes, bytes]:
     address = local if domain is None else b"%s@%s" % (local, without_final_dot(domain))
     if len(address) > ADDRESS_MAX:
         raise FormatError(f"address of {len(address)} bytes, limit {ADDRESS_MAX}: {quoted(address)}")
-    if not address.isascii():
-        try:
-            printable = address.decode("utf-8").isprintable()
-        except UnicodeDecodeError as error:
-            raise FormatError(f"address is neither ASCII nor UTF-8: {quoted(address)}") from error
-        if not printable:
-            raise FormatError(f"address holds a control character: {quoted(address)}")
+    refuse_unsendable(address)
     return address, rest
 
 

@@ -47,6 +47,28 @@ def has_control_character(address: bytes) -> bool:
     return len(address.translate(None, _CONTROLS)) != len(address)
 
 
+def refuse_unsendable(address: bytes) -> None:
+    """Raise FormatError for an address with a character that no command of SMTP may have, even with SMTPUTF8.
+
+    These are control characters, bytes that are not UTF-8, and characters that nobody sees, such as the no-break space:
+    it comes with text that was copied, and is part of hardly any address that exists.
+    """
+    if address.isascii():
+        if has_control_character(address):
+            raise FormatError(f"address holds a control character: {quoted(address)}")
+        return
+    try:
+        text = address.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"address is neither ASCII nor UTF-8: {quoted(address)}") from error
+    if text.isprintable():
+        return
+    for char in text:
+        if not char.isprintable():
+            kind = "a control character" if char < "\xa0" else f"U+{ord(char):04X}, a character that nobody sees"
+            raise FormatError(f"address holds {kind}: {quoted(address)}")
+
+
 def dsn_address(address: bytes, longest: int) -> bytes:
     """Return `type; address` for a field of a status report, in ASCII; the address is cut at `longest` bytes.
 

@@ -189,7 +189,7 @@ class BatchInjector:
         self._now = max(time.time_ns(), self._now + 1000)
         completed = self._completer.complete(header.fields, self._now)
         if not completed.recipients:
-            raise FormatError("it has no recipients")
+            raise FormatError(header.lacks_recipients)
         self._envelope = completed.sender, completed.recipients
         self._open().write(completed.text + header.body)
 

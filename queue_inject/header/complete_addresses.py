@@ -34,7 +34,6 @@ _ATOM_END = frozenset(_SPACE + SPECIALS + '()[]"')
 _CLOSING = {"(": (")", COMMENT), '"': ('"', QUOTED_STRING), "[": ("]", LITERAL)}
 _LINE_LENGTH = 78
 _WORDS = (ATOM, QUOTED_STRING, LITERAL)
-_CONTROLS = bytes((*range(32), 127))
 
 _SPACE_BYTES = _SPACE.encode("ascii")
 # The characters of atoms, and dots: printable ASCII without specials, and 8-bit text (RFC 6532 section 3.2).
@@ -63,6 +62,11 @@ def plain_addresses(body: bytes) -> list[bytes] | None:
             return None
         if address.translate(None, _ADDRESS_BYTES) or len(address) > ADDRESS_MAX:
             return None
+        if not address.isascii():
+            try:
+                _check(address)
+            except FormatError:
+                return None
         addresses.append(address)
     return addresses
 
@@ -416,8 +420,11 @@ def _remove_route(tokens: list[Token]) -> list[Token]:
 
 
 def _check(address: bytes) -> bytes:
-    if len(address.translate(None, _CONTROLS)) != len(address):
-        raise FormatError("a control character in an address")
+    if not address.isascii() or address.translate(None, _ADDRESS_BYTES):
+        # Imported here because ordinary addresses do not need it.
+        from queue_wire.address import refuse_unsendable
+
+        refuse_unsendable(address)
     return check_address(address)
 
 

@@ -233,15 +233,17 @@ def choose_recipients(mode: str, arguments: list[bytes], header: list[bytes]) ->
 class CompletedHeader:
     """A header to send, and its envelope.
 
-    text: the fields, without the empty line after them; recipients: empty if neither arguments nor fields name any.
+    text: the fields, without the empty line after them; recipients: empty if neither arguments nor fields name any;
+    unread: the errors of fields that name recipients of whom some cannot be read.
     """
 
-    __slots__ = ("recipients", "sender", "text")
+    __slots__ = ("recipients", "sender", "text", "unread")
 
-    def __init__(self, text: bytes, sender: bytes, recipients: list[bytes]) -> None:
+    def __init__(self, text: bytes, sender: bytes, recipients: list[bytes], unread: list[FieldError]) -> None:
         self.text = text
         self.sender = sender
         self.recipients = recipients
+        self.unread = unread
 
 
 class Completer:
@@ -292,7 +294,7 @@ class Completer:
         )
         if self._lists and not header.resent and b"mail-followup-to" not in header.seen:
             added.append(followup_field(header.followup, self._lists))
-        return CompletedHeader(b"".join(added + header.lines), sender, recipients)
+        return CompletedHeader(b"".join(added + header.lines), sender, recipients, header.unread)
 
     def _make_sender(self, now: int) -> bytes:
         sender = self._default_sender

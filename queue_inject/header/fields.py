@@ -9,6 +9,8 @@ from queue_wire.format_error import FormatError
 
 HEADER_MAX = 16 * 1024 * 1024
 FIELDS_MAX = 100_000
+# Byte order marks of UTF-8 and UTF-16, which editors put at the beginning of a file.
+_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 # The length of a field's name with the blanks after it. A line without a colon up to there is text (RFC 5322 section
 # 2.1.1).
 NAME_MAX = 998
@@ -75,6 +77,13 @@ class HeaderReader:
         if self._size + len(self._rest) > HEADER_MAX:
             raise FormatError(f"its header is over {HEADER_MAX} bytes")
         return False
+
+    @property
+    def lacks_recipients(self) -> str:
+        """Why nobody is named to whom the message goes. A byte order mark makes text of the fields behind it."""
+        if not any(field.name != _MBOX for field in self.fields) and self.body.lstrip(b"\n").startswith(_MARKS):
+            return "it begins with a byte order mark (BOM), so it has no header; save it as UTF-8 without BOM"
+        return "it has no recipients; name them as arguments or in To, Cc or Bcc"
 
     def end(self) -> None:
         """End a message that ended within its header. A last line without newline gets one unless it is the body."""

@@ -16,7 +16,7 @@ from queue_inject.header.complete_addresses import rewrite_list
 from queue_inject.header.completer import ControlNames
 from queue_inject.main import Options, inject
 from queue_inject.sendmail.author import set_author
-from queue_inject.sendmail.exit_codes import explain_exit
+from queue_inject.sendmail.exit_codes import PROGRAM, explain_exit
 from queue_inject.sendmail.standard_input import read_message
 from queue_inject.source import Deadline, TimedSource
 from queue_wire.format_error import FormatError
@@ -208,7 +208,7 @@ def send(home: Home, options: SendmailOptions) -> None:
         options.sender = senders[0] if senders else b""
     options.recipients = [each for text in options.recipients for each in parse_addresses("recipient", text, home)]
     set_author(os.environb, options.sender, options.full_name)
-    inject(home, options, read_input(options.dot_ends))
+    inject(home, options, read_input(options.dot_ends), PROGRAM)
 
 
 def read_input(dot_ends: bool) -> "Iterator[bytes]":

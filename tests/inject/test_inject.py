@@ -225,3 +225,38 @@ def test_n_to_a_closed_pipe_is_111(home: Home) -> None:
         )
 
     assert done.returncode == 111 and b"standard output" in done.stderr
+
+
+def test_a_byte_order_mark_of_a_stranger_is_data(home: Home) -> None:
+    text = b"\xef\xbb\xbfTo: bob@example.net\n\nhello\n"
+    queued = sent(home, "-a", "carl@example.net", message=text)
+    assert queued.message.endswith(b"\n\n" + text)
+    assert queued.envelope.recipients == [b"carl@example.net"]
+
+
+def test_a_byte_order_mark_that_hides_all_recipients_is_named(home: Home) -> None:
+    refused(home, inject(home, message=b"\xef\xbb\xbf" + HEADER), 100, b"byte order mark (BOM)")
+
+
+def test_recipients_that_cannot_be_read_are_named_when_the_others_get_the_message(home: Home) -> None:
+    field = "To: bob@example.net\u00a0, <carl@example.net>\n".encode()
+    outcome = inject(home, message=b"From: ann@x.y\n" + field + b"\nhello\n")
+    assert outcome.code == 0
+    assert outcome.error == (
+        b"queue-inject: warning: unable to parse the To field in line 2: address holds U+00A0, a character that nobody"
+        b" sees: 'bob@example.net\\xc2\\xa0'; sent to those that can be read\n"
+    )
+    assert field in only(home).message
+    assert only(home).envelope.recipients == [b"carl@example.net"]
+
+
+def test_fields_that_name_no_recipient_are_not_warned_of(home: Home) -> None:
+    field = "To: bob@example.net\u00a0, <carl@@example.net>\nFrom: b@@x\n".encode()
+    outcome = inject(home, "dan@example.net", message=field + b"\nhello\n")
+    assert (outcome.code, outcome.error) == (0, b"")
+    assert field in only(home).message
+
+
+def test_an_address_in_utf_8_is_taken_as_it_is(home: Home) -> None:
+    queued = sent(home, message="To: j\u00fcrgen@b\u00fccher.example, Ann\u00a0B. <ann@x.y>\n\nhello\n".encode())
+    assert queued.envelope.recipients == ["j\u00fcrgen@b\u00fccher.example".encode(), b"ann@x.y"]

@@ -21,7 +21,7 @@ from queue_base.control import read_control, read_limit_lines, read_map, read_pa
 from queue_base.daemon.processes import command as program
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
 from queue_base.home import Home
-from queue_smtp.path import pack_path
+from queue_smtp.path import pack_forward_path
 from queue_wire.address import domain_of, split_address, strip_prepend
 from queue_wire.control.destinationlimits import (
     NO_LINES,
@@ -126,11 +126,10 @@ def _describe_on_demand(line: OnDemandLine) -> str:
 
 def _smtp_trouble(target: bytes) -> str:
     """Return why SMTP cannot carry an address; empty if it can, or if the host decides (SMTPUTF8)."""
-    if target.isascii():
-        try:
-            pack_path(target)
-        except FormatError as error:
-            return str(error)
+    try:
+        pack_forward_path(target)
+    except FormatError as error:
+        return str(error)
     return ""
 
 

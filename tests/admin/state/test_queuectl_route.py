@@ -184,6 +184,7 @@ def test_local_mail_is_told_with_the_line_that_makes_it_local(home: Home, addres
         ("joe@nowhere.example", 100, "failure: Sorry, I couldn't find any host named nowhere.example. (#5.1.2)"),
         ("joe@null.example", 100, "failure: Sorry, null.example has a null MX"),
         ("two lines\n@bare.example", 100, "failure: SMTP cannot carry this address"),
+        ("two\u00a0words@bare.example", 100, "failure: SMTP cannot carry this address: address holds U+00A0"),
         ("joe@broken.example", 111, "deferral: CNAME lookup failed temporarily. (#4.4.3) DNS: broken.example MX: "),
         ("joe@half.example", 0, "try 1: 198.51.100.2 (far.example) port 25"),
         ("joe@half.example.", 0, "try 1: 198.51.100.2 (far.example) port 25"),

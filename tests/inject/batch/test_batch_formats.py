@@ -34,7 +34,8 @@ commands = st.lists(
     ),
     max_size=12,
 ).map(b"\r\n".join)
-hosts = st.text("abcdefgh-0123456789.", min_size=1, max_size=10).map(str.encode)
+# A final dot is not part of an address.
+hosts = st.text("abcdefgh-0123456789.", min_size=1, max_size=10).map(lambda text: text.rstrip(".").encode())
 locals_ = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=20).map(str.encode)
 addresses = st.builds(lambda local, host: local + b"@a" + host, locals_, hosts)
 

@@ -91,6 +91,9 @@ def test_a_list_is_completed_and_its_addresses_found(body: bytes, expected: byte
         (b"a\\", "a backslash at the end"),
         (b'"a\\\nb"@c.d', "a control character"),
         (b"a\0b@c.d", "a control character"),
+        (b"a\xc2\xa0b@c.d", r"U\+00A0, a character that nobody sees"),
+        (b"a@b.c, <a@b\xc2\xa0.c>", r"U\+00A0, a character that nobody sees"),
+        (b"a\xe9b@c.d", "neither ASCII nor UTF-8"),
     ],
 )
 def test_what_cannot_be_understood_is_refused_with_the_reason(body: bytes, reason: str) -> None:

@@ -117,7 +117,8 @@ def enqueue(
 
 
 def _checked(outcome: Outcome) -> Outcome:
-    assert outcome.error.count(b"\n") == (outcome.code != 0), outcome
+    lines = [line for line in outcome.error.splitlines() if b": warning: " not in line]
+    assert len(lines) == (outcome.code != 0) and outcome.error[-1:] in (b"", b"\n"), outcome
     return outcome
 
 
