@@ -11,7 +11,7 @@ from queue_smtp.server_replies import ServerReply
 
 
 class HelloGiven(NamedTuple):
-    """Question: EHLO or HELO. `name` is printable ASCII of at most 255 bytes."""
+    """Question: EHLO or HELO. `name` is one word in any charset, without control characters."""
 
     name: bytes
     esmtp: bool

@@ -7,15 +7,20 @@ the proxy does not know.
 import ipaddress
 import re
 
+from queue_smtp.command import CommandRefused, divide_command, unpack_hello
+from queue_wire.control.smtpdusers import USER_MAX
 from queue_wire.format_error import FormatError, quoted
 
 ATTRIBUTES = (b"NAME", b"ADDR", b"PORT", b"PROTO", b"HELO", b"LOGIN", b"DESTADDR", b"DESTPORT")
 _UNKNOWN = (b"[UNAVAILABLE]", b"[TEMPUNAVAIL]")
 _ADDRESSES = (b"ADDR", b"DESTADDR")
 _PORTS = (b"PORT", b"DESTPORT")
-VALUE_MAX = 255
+# A name in DNS.
+NAME_MAX = 255
 _HEX = re.compile(rb"\+([0-9A-F]{2})")
 _PRINTABLE = re.compile(rb"[!-~]+")
+# As AUTH takes it, in any charset.
+_USER = re.compile(rb"[^\x00-\x1f\x7f]+")
 
 
 def unpack_xclient(argument: bytes) -> dict[bytes, bytes]:
@@ -47,7 +52,13 @@ def unpack_xtext(text: bytes) -> bytes:
 
 
 def _unpack_value(name: bytes, value: bytes) -> bytes:
-    if not _PRINTABLE.fullmatch(value) or len(value) > VALUE_MAX:
+    if name == b"HELO":
+        return _unpack_helo(value)
+    if name == b"LOGIN":
+        if not _USER.fullmatch(value) or len(value) > USER_MAX:
+            raise FormatError(f"XCLIENT: not a user, or too long: {quoted(value)}")
+        return value
+    if not _PRINTABLE.fullmatch(value) or len(value) > NAME_MAX:
         raise FormatError(f"XCLIENT: not printable, empty or too long: {quoted(value)}")
     if name in _PORTS:
         if not value.isdigit() or len(value) > 5 or int(value) > 65535:
@@ -63,3 +74,11 @@ def _unpack_value(name: bytes, value: bytes) -> bytes:
             raise FormatError(f"XCLIENT: not a protocol: {quoted(value)}")
         return value.upper()
     return value
+
+
+def _unpack_helo(value: bytes) -> bytes:
+    """Return the name in what the client has said behind HELO, as that command takes it."""
+    try:
+        return unpack_hello(divide_command(b"HELO " + value)[1])
+    except CommandRefused as error:
+        raise FormatError(f"XCLIENT: {error}: {quoted(value)}") from error

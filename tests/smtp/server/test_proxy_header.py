@@ -89,6 +89,11 @@ def test_no_bytes_crash_the_reader(data: bytes, begin: bytes) -> None:
         (b"ADDR=IPv6:2001:DB8::1", {b"ADDR": b"2001:db8::1"}),
         (b"NAME=[UNAVAILABLE] HELO=[tempunavail]", {b"NAME": b"", b"HELO": b""}),
         (b"LOGIN=a+3Db+2B", {b"LOGIN": b"a=b+"}),
+        (b"LOGIN=j+C3+B6rg+20m", {b"LOGIN": "jörg m".encode()}),
+        (b"HELO=+C3+A4-PC", {b"HELO": "ä-PC".encode()}),
+        (b"HELO=\xe4+2DPC", {b"HELO": b"\xe4-PC"}),
+        (b"HELO=+20my+20PC", {b"HELO": b"my"}),
+        (b"HELO=" + b"x" * 1000, {b"HELO": b"x" * 1000}),
         (b"PROTO=esmtp PORT=25", {b"PROTO": b"ESMTP", b"PORT": b"25"}),
         (b"DESTADDR=127.0.0.1 DESTPORT=0", {b"DESTADDR": b"127.0.0.1", b"DESTPORT": b"0"}),
     ],
@@ -101,7 +106,8 @@ def test_the_attributes_of_xclient(argument: bytes, attributes: dict[bytes, byte
     "argument",
     [
         *(b"", b"ADDR", b"FOO=x", b"ADDR=", b"ADDR=x", b"ADDR=192.0.2.1 ADDR=192.0.2.2", b"PORT=65536", b"PORT=x"),
-        *(b"PROTO=HTTP", b"NAME=a+0Ab", b"NAME=a+2", b"NAME=a+zz", b"LOGIN=a+20b", b"NAME=" + b"x" * 256),
+        *(b"PROTO=HTTP", b"NAME=a+0Ab", b"NAME=a+2", b"NAME=a+zz", b"LOGIN=a+00b", b"NAME=" + b"x" * 256),
+        *(b"HELO=", b"HELO=+20", b"HELO=a+0D+0AMAIL", b"HELO=a+00", b"LOGIN=" + b"x" * 256, b"LOGIN="),
     ],
 )
 def test_what_is_no_attribute_of_xclient_is_refused(argument: bytes) -> None:
