@@ -15,7 +15,7 @@ Order of durable steps. A crash between two of them leaves what stands behind th
     removal     marks                                          - as above
                 links                                          - a cluster in which all is done
                 cluster                                        - the same, or directories that the next start removes
-    compaction  marks; the new file; its new name; links       - the old cluster or the new one, both with their links
+    compaction  marks; links; the new file; its new name       - the old cluster or the new one
 
 A cluster that an earlier process wrote is never appended to, since its end may be torn. Whoever uses the store holds
 sendmutex, and makes all calls in one thread; the names and numbers may be read in another one. Methods raise OSError.
@@ -395,14 +395,14 @@ class DomainStore:
             if not files.clusters:
                 self._remove_domain(domain)
             return
-        # The position that an order names is one in this file, not in a compacted one.
-        ordered = _names(f"{self._top}/{domain.decode()}/{ORDER_DIRECTORY}")
-        if files.appending != number and 2 * _length(pending) < cluster.end and not ordered:
-            self._compact(domain, number, pending)
         needed = {record.stored.long_id for record in pending}
         done = [record for record in cluster.records if record.stored.long_id not in needed]
         self._remove_marks(domain, {record.stored.long_id for record in done})
         self._remove_links(domain, number, done, commit)
+        # The position that an order names is one in this file, not in a compacted one.
+        ordered = _names(f"{self._top}/{domain.decode()}/{ORDER_DIRECTORY}")
+        if files.appending != number and 2 * _length(pending) < cluster.end and not ordered:
+            self._compact(domain, number, pending)  # The last step: a full disk may have no room for it.
 
     def _remove_links(self, domain: bytes, number: int, records: list[ClusterRecord], commit: Commit) -> None:
         files = self._domains[domain]

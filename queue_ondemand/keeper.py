@@ -72,7 +72,9 @@ from queue_wire.files.stored_order import (
     DELETE_STORED,
     REQUEUE_STORED,
     WHOLE,
+    unpack_order,
 )
+from queue_wire.format_error import FormatError
 from queue_wire.pipes.job import Job, ReversedHost
 from queue_wire.pipes.report import (
     HOST_SCOPE,
@@ -94,6 +96,7 @@ EXPIRY_EVERY = 3600.0  # Seconds between two searches of a domain for expired ma
 # At the start the domains are looked through within this time, not at once.
 EXPIRY_SPREAD = 600.0
 RETURNED = b"The administrator of this host has returned the message without another delivery. (#5.7.0)\n"
+NOT_WHOLE = b"something of it could not be marked; the log says why"
 DELETED = b"deleted by the administrator\n"
 HELD_REASON = b"The administrator has put the mail of the domain on hold.\n"
 NOT_HERE = b"not an on-demand domain here"
@@ -173,6 +176,8 @@ class Keeper:
         self._requeued = RequeuedIds()
         # Domains whose orders wait for the end of a run.
         self._ordered: set[bytes] = set()
+        # What is to be told that the order of a run is carried out.
+        self._awaited: dict[bytes, Callable[[RunAnswer], None]] = {}
         # Orders of which something is left, and what is no order and was reported.
         self._unfinished: dict[bytes, set[str]] = {}
         self._faulty_orders: set[tuple[bytes, str]] = set()
@@ -392,6 +397,8 @@ class Keeper:
         if request.command in (DELETE, BOUNCE):
             return self._order(request, domain)
         if request.command in (HOLDS, ORDERS, WHEN):
+            if request.command == ORDERS and request.client:
+                return self._order_given(domain, request.client, later)
             return self._tell(request.command, domain, now)
         limited = request.command == ETRN
         if limited and not self._limits.allows_client(request.client, config.interval, now):
@@ -478,6 +485,21 @@ class Keeper:
         chosen = ChosenRecords(ids, before=self._store.end_of(domain))
         self._start_run(domain, request.command, purpose, chosen)
         return RunAnswer(STARTED)
+
+    def _order_given(self, domain: bytes, data: bytes, later: Callable[[RunAnswer], None]) -> RunAnswer | None:
+        """Carry out an order for which the disk has no room; `later` is called when that is done."""
+        if not self._store.clusters(domain):
+            return RunAnswer(EMPTY)
+        try:
+            order = unpack_order(data)
+        except FormatError as error:
+            return RunAnswer(LATER, str(error).encode())
+        self._give_way(domain)
+        if domain in self._runs or domain in self._reversals:
+            return RunAnswer(RUNNING)
+        self._awaited[domain] = later
+        self._start_run(domain, order.command, PURPOSES[order.command], ChosenRecords(order=order))
+        return None
 
     def _delivers(self, domain: bytes) -> bool:
         """Return whether a run of a domain delivers its mail, or waits for that."""
@@ -815,8 +837,8 @@ class Keeper:
     def _stop_unmarked(self, run: DomainRun, records: Sequence[ClusterRecord], error: OSError) -> None:
         """Stop a run whose records cannot be marked: the next one would deliver all that it still sends once more."""
         self._complain(run, f"trouble marking cluster {run.number}", error)
-        if run.order:
-            run.keep(records)  # So the order stays.
+        if run.order or run.domain in self._awaited:
+            run.keep(records)  # So the order stays, or its giver learns that something is left.
         run.stop()
 
     def _end_order(self, run: DomainRun) -> None:
@@ -841,6 +863,9 @@ class Keeper:
 
     def _end_run(self, run: DomainRun) -> None:
         del self._runs[run.domain]
+        awaited = self._awaited.pop(run.domain, None)
+        if awaited is not None:
+            awaited(RunAnswer(LATER, NOT_WHOLE) if run.deferred else RunAnswer(EMPTY))
         reversal = self._reversals.get(run.domain)
         if run.order:
             self._end_order(run)

@@ -1,21 +1,26 @@
 """Changes what is stored for on-demand domains: marks in hold/, and orders that queue-ondemand carries out; flushes it.
 
 Marks and orders are files (queue_wire.files.stored_order), durable before queue-ondemand is told of them. If it does
-not run, it finds them at its next start.
+not run, it finds them at its next start. What frees the disk must not need room on it: an order to delete for which
+there is none is given to queue-ondemand itself, or is carried out here while the suite does not run.
 """
 
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from typing import NamedTuple
 
-from queue_admin.messages.admin_client import OnDemandClient, ask_for_runs
+from queue_admin.messages.admin_client import OnDemandClient, ask_for_runs, connect_or_lock
+from queue_admin.messages.offline import OfflineQueue
 from queue_admin.messages.selectors import Selectors
 from queue_admin.messages.stored_mail import StoredMail, StoredMessage
+from queue_admin.messages.stored_removal import remove_stored
 from queue_admin.messages.survey import look
 from queue_base.durable import Commit
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
+from queue_base.queue.hold_marks import lacks_room
 from queue_base.queue.layout import FILE_MODE, Layout
 from queue_wire.admin.ondemand_socket import (
     EMPTY,
@@ -25,17 +30,20 @@ from queue_wire.admin.ondemand_socket import (
     ON_HOLD,
     ORDERS,
     REQUEUED,
+    RUNNING,
     UNKNOWN,
     RequeuedMessage,
     RunRequest,
     unpack_requeued,
 )
 from queue_wire.files.stored_order import (
+    DELETE_STORED,
     HOLD_DIRECTORY,
     ORDER_DIRECTORY,
     REQUEUE_STORED,
     WHOLE,
     StoredOrder,
+    divide_order,
     pack_order,
 )
 from queue_wire.format_error import FormatError
@@ -44,7 +52,8 @@ from queue_wire.ids import unpack_long_id
 DIRECTORY_MODE = 0o2750
 ORDER_SECONDS = 10.0  # An order that takes longer goes on without the command.
 LOOK_SECONDS = 0.02
-FLUSHED_MAX = 5000  # Long ids in a request.
+GIVEN_MAX = 5000  # Long ids, or ends of clusters, in a request.
+DELETE_WAIT = 120.0  # Seconds for the deletion of what one request names.
 
 
 class StoredIds:
@@ -75,8 +84,9 @@ class StoredChange:
     requeued while the order was waited for, under new ids.
     """
 
-    def __init__(self, home: Home, mail: StoredMail, selectors: Selectors, now: float) -> None:
+    def __init__(self, home: Home, layout: Layout, mail: StoredMail, selectors: Selectors, now: float) -> None:
         self._home = home
+        self._layout = layout
         self._mail = mail
         self._selectors = selectors
         self._now = now
@@ -133,15 +143,25 @@ class StoredChange:
     def order(self, command: bytes) -> bool:
         """Have them deleted, bounced or requeued; return whether that is done. Raises Temporary."""
         recipient = self._selectors.recipient or b""
-        made = []
+        made, unwritten = [], dict[bytes, StoredOrder]()
         name = f"{time.time_ns():020}.{os.getpid()}"
         for domain, names in self.messages.items():
             order = StoredOrder(command, recipient, frozenset(names))
             if domain in self.whole:
                 # What was read: a message that is stored by now is not meant.
                 order = StoredOrder(command, recipient, ends=tuple(self._mail.domains[domain].ends.values()))
-            self._change(domain, ORDER_DIRECTORY, {name: pack_order(order)})
-            made.append(f"{self._place(domain, ORDER_DIRECTORY)}/{name}")
+            try:
+                self._write(domain, ORDER_DIRECTORY, {name: pack_order(order)})
+            except OSError as error:
+                if command != DELETE_STORED or not lacks_room(error):
+                    raise _unable(error, self._place(domain, ORDER_DIRECTORY)) from error
+                unwritten[domain] = order
+            else:
+                made.append(f"{self._place(domain, ORDER_DIRECTORY)}/{name}")
+        for domain, order in unwritten.items():
+            self._delete(domain, order)
+        if not made:
+            return True
         try:
             with OnDemandClient(self._home) as client:
                 for domain in self.messages:
@@ -150,6 +170,31 @@ class StoredChange:
         except (Temporary, FormatError):
             # It does not run, or has ended meanwhile; the next one finds the orders.
             return not any(map(os.path.lexists, made))
+
+    def _delete(self, domain: bytes, order: StoredOrder) -> None:
+        """Delete what is stored without a file that says so. Raises Temporary."""
+        trouble = f"unable to delete what is stored for {domain.decode()}"
+        try:
+            client = OnDemandClient(self._home, DELETE_WAIT)
+        except Temporary as error:
+            with closing(connect_or_lock(self._home, self._layout)) as queue:
+                if not isinstance(queue, OfflineQueue):
+                    raise Temporary(f"{trouble}: the disk has no room for an order, and {error}") from error
+                try:
+                    remove_stored(self._home, domain, order)
+                except OSError as failed:
+                    raise _unable(failed, self._place(domain, "")) from failed
+            return
+        until = time.monotonic() + ORDER_SECONDS
+        with client:
+            for part in divide_order(order, GIVEN_MAX):
+                while (answer := client.ask(RunRequest(ORDERS, domain, pack_order(part)))).word == RUNNING:
+                    if time.monotonic() > until:
+                        why = "a delivery is under way, and the disk has no room for an order that waits for its end"
+                        raise Temporary(f"{trouble}: {why}; try again")
+                    time.sleep(LOOK_SECONDS)
+                if answer.word != EMPTY:
+                    raise Temporary(f"{trouble}: {answer.text.decode()}")
 
     def _wait_for(self, client: OnDemandClient, command: bytes, name: str, made: list[str]) -> bool:
         """Wait until orders with this name are carried out; return whether they are. Raises Temporary, FormatError."""
@@ -164,7 +209,14 @@ class StoredChange:
             time.sleep(LOOK_SECONDS)
 
     def _change(self, domain: bytes, kind: str, contents: dict[str, bytes]) -> None:
-        """Make files of a domain, durably, each at once; nothing if its mail is gone."""
+        """Make files of a domain, durably, each at once; nothing if its mail is gone. Raises Temporary."""
+        try:
+            self._write(domain, kind, contents)
+        except OSError as error:
+            raise _unable(error, self._place(domain, kind)) from error
+
+    def _write(self, domain: bytes, kind: str, contents: dict[str, bytes]) -> None:
+        """Do so. Raises OSError."""
         place = self._place(domain, kind)
         passing = f"{self._home.queue}/pid/stored.{os.getpid()}"
         commit = Commit()
@@ -178,8 +230,10 @@ class StoredChange:
             commit.sync()
         except FileNotFoundError:
             return  # The last message of the domain is gone, and its directory.
-        except OSError as error:
-            raise _unable(error, place) from error
+        except OSError:
+            with suppress(OSError):
+                os.unlink(passing)  # A full disk takes the name and not the contents.
+            raise
 
     def _tell(self, command: bytes) -> bool:
         """Tell queue-ondemand; return whether it runs."""
@@ -214,7 +268,7 @@ def flush_domains(home: Home, domains: Mapping[bytes, Collection[str]]) -> Flush
     Of each domain the messages with these long ids are delivered; all if there are none, or more than a request has.
     """
     requests = [
-        RunRequest(FLUSH, domain, ",".join(ids if len(ids) <= FLUSHED_MAX else ()).encode())
+        RunRequest(FLUSH, domain, ",".join(ids if len(ids) <= GIVEN_MAX else ()).encode())
         for domain, ids in domains.items()
     ]
     answers = ask_for_runs(home, requests)

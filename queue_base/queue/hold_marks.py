@@ -140,7 +140,7 @@ def lacks_room(error: OSError) -> bool:
 def describe_refusal(error: OSError) -> str:
     """Return what is said where the disk has refused a change of a message."""
     text = f"unable to change {error.filename2 or error.filename or 'the disk'}: {reason(error)}"
-    return f"{text}; it is as before; only queuectl delete needs no room" if lacks_room(error) else text
+    return f"{text}; it is as before; delete, requeue, release and flush need no room" if lacks_room(error) else text
 
 
 def _discard(path: str) -> None:

@@ -10,7 +10,8 @@
     flush      the administrator's; `client` has the long ids of the messages, with commas, or is empty for all
     delete     remove stored mail; `client` is the long id of one message, or empty for all. From root and the owner
     bounce     return it to its sender; likewise
-    orders     carry out the orders about the domain that are on the disk (queue_wire.files.stored_order)
+    orders     carry out the orders about the domain that are on the disk (queue_wire.files.stored_order); or the one
+               whose bytes are in `client`, for which a full disk has no room
     holds      read the marks of the domain anew
     when       nothing is done
     requeued   tell what an order has requeued, which was not told before; the name is that of the order
@@ -33,8 +34,10 @@ else may be asked meanwhile.
 
 `orders`, `holds` and `when` are answered with `running` if there is a run of the domain, `empty` if nothing is stored,
 `unknown` if the domain has no line in control/ondemand any more, or `later` with the seconds until the next probe,
-without a text if none is planned. `requeued` is answered with `started` and lines, each the domain, the long id that a
-message had and the one that it has in the queue; or `empty`.
+without a text if none is planned. `orders` with an order is answered when it is carried out, with `empty`, or with
+`later` if not all of it could be; at once with `running` if that has to wait for a delivery. `requeued` is answered
+with `started` and lines, each the domain, the long id that a message had and the one that it has in the queue; or
+`empty`.
 
 The socket is in the directory of queue-intake's, where every user may go. Who may ask is up to queue-ondemand.
 """

@@ -13,6 +13,7 @@ what of it cannot be carried out within ORDER_LIFETIME, by the file's mtime, sta
 """
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from queue_wire.address import address_key
@@ -54,6 +55,13 @@ class StoredOrder(NamedTuple):
         if self.ids:
             return long_id in self.ids
         return any(end.number == cluster and end.seed == seed and offset < end.end for end in self.ends)
+
+
+def divide_order(order: StoredOrder, most: int) -> Iterator[StoredOrder]:
+    """Yield orders that do the same together, each with so many long ids or ends of clusters at most."""
+    ids = sorted(order.ids)
+    for at in range(0, max(len(ids), len(order.ends)), most):
+        yield order._replace(ids=frozenset(ids[at : at + most]), ends=order.ends[at : at + most])
 
 
 def pack_order(order: StoredOrder) -> bytes:

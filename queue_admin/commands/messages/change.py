@@ -211,7 +211,7 @@ def _run_in(
     mail = StoredMail(home)
     # Flush of a domain, or of all, reads nothing of what is stored.
     has_stored = bool(mail.domains) and (verb != "flush" or bool(ids) or not selectors.of_domain_alone)
-    stored, stored_ids = StoredChange(home, mail, selectors, now), StoredIds(layout, mail)
+    stored, stored_ids = StoredChange(home, layout, mail, selectors, now), StoredIds(layout, mail)
     if names is not None and has_stored:
         names = stored_ids.pass_on(names)
 
