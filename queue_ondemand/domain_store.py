@@ -24,8 +24,7 @@ sendmutex, and makes all calls in one thread; the names and numbers may be read 
 import contextlib
 import errno
 import os
-import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 
 from queue_base.durable import Commit, check_works, read_dated, read_file, sync_handles, write_all
@@ -203,8 +202,11 @@ class DomainStore:
         last = files.clusters[-1]
         return (last, files.length) if files.appending == last else (last + 1, 0)
 
-    def first_order(self, domain: bytes, passed: Container[str] = ()) -> FoundOrder:
-        """Return a domain's first order but for those with names in `passed`. One that has expired is removed."""
+    def first_order(self, domain: bytes, age: Callable[[int], float], passed: Container[str] = ()) -> FoundOrder:
+        """Return a domain's first order but for those with names in `passed`. One that has expired is removed.
+
+        `age` returns how many seconds ago a time of a file was, in whole seconds since the epoch.
+        """
         directory = f"{self._top}/{domain.decode()}/{ORDER_DIRECTORY}"
         faults: list[tuple[str, str]] = []
         for name in sorted(_names(directory)):
@@ -214,7 +216,7 @@ class DomainStore:
             try:
                 data, given = read_dated(path, ORDER_MAX)
                 order = unpack_order(data)
-                if time.time() - given / 1e9 < ORDER_LIFETIME:
+                if age(given // 1_000_000_000) < ORDER_LIFETIME:
                     return FoundOrder(name, order, faults)
                 what = f"the order to {order.command.decode()} stored mail could not be carried out in full"
                 faults.append((name, f"{path}: {what} within a day, and is removed; what is left stays stored"))

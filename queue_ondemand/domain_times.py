@@ -3,6 +3,9 @@
 A domain is probed after its interval. Each probe that fails doubles the interval, up to a day; a success, or a new line
 of control/ondemand, begins anew. Until the next probe the domain counts as unreachable, and new mail for it is stored
 without an attempt. An attempt that fails meanwhile, because somebody asked for it, leaves the time of the probe.
+
+An order of the administrator of which something is left is tried again after a minute; that doubles, up to half an
+hour, until nothing is left of any order about the domain.
 """
 
 import heapq
@@ -10,6 +13,8 @@ from enum import Enum
 from typing import NamedTuple
 
 INTERVAL_MAX = 86400
+ORDER_FIRST = 60.0
+ORDER_WAIT_MAX = 1800.0
 
 
 class Wake(Enum):
@@ -17,6 +22,8 @@ class Wake(Enum):
 
     PROBE = "probe"
     EXPIRY = "expiry"
+    # Orders of which something is left are tried again.
+    ORDER = "order"
     # A run that its limits have stopped goes on (run_limits).
     RESUME = "resume"
 
@@ -38,6 +45,8 @@ class DomainTimes:
         self._heap: list[tuple[float, bytes, str]] = []
         # The last interval of unreachable domains.
         self._intervals: dict[bytes, float] = {}
+        # The last wait of domains with orders of which something is left.
+        self._order_waits: dict[bytes, float] = {}
 
     def unreachable(self, domain: bytes, now: float) -> bool:
         """Return whether the last attempt failed, and the time of the next probe has not come."""
@@ -63,6 +72,18 @@ class DomainTimes:
         self._times.pop((domain, Wake.PROBE), None)
         return True
 
+    def order_failed(self, domain: bytes, now: float) -> None:
+        """Note that something of an order is left, or that the orders of a domain cannot be read or removed."""
+        if not self.has(domain, Wake.ORDER):
+            wait = min(2 * self._order_waits.get(domain, ORDER_FIRST / 2), ORDER_WAIT_MAX)
+            self._order_waits[domain] = wait
+            self.set(domain, Wake.ORDER, now + wait)
+
+    def orders_done(self, domain: bytes) -> None:
+        """Note that nothing is left of the orders about a domain."""
+        self._order_waits.pop(domain, None)
+        self._times.pop((domain, Wake.ORDER), None)
+
     def set(self, domain: bytes, wake: Wake, when: float) -> None:
         """Set, or change, a time."""
         self._times[domain, wake] = when
@@ -78,8 +99,8 @@ class DomainTimes:
         return None if when is None or when == float("inf") else when
 
     def forget(self, domain: bytes) -> None:
-        """Forget the times of a domain that has no stored mail any more."""
-        for wake in Wake:
+        """Forget the times of a domain that has no stored mail any more, or another line; orders keep theirs."""
+        for wake in (Wake.PROBE, Wake.EXPIRY):
             self._times.pop((domain, wake), None)
         self._intervals.pop(domain, None)
 

@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from queue_base.daemon.clock import CLOCK_FILE, Clock, read_spans
 from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.daemon.lock import ShareWatch
 from queue_base.errors import complain, reason
@@ -149,6 +150,7 @@ class Keeper:
         self._remote = remote
         self._put = put
         self._start = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._clock = Clock(earlier=read_spans(f"{home.queue}/{CLOCK_FILE}"))  # For the age of orders.
         self._limits = EtrnLimits()
         # Limits of deliveries, and runs that wait for them.
         self._run_limits = RunLimits()
@@ -356,6 +358,7 @@ class Keeper:
 
     def wake(self, now: float) -> None:
         """Do what the time has come for, and the next steps of what is done in steps."""
+        self._clock.look()
         until = time.perf_counter() + STEPS_A_TURN
         while self._steps and time.perf_counter() < until:
             if next(self._steps[0], self) is self:
@@ -366,6 +369,10 @@ class Keeper:
         until = time.perf_counter() + STEPS_A_TURN
         while time.perf_counter() < until and (due := self.times.take_due(now)) is not None:
             domain = due.domain
+            if due.wake is Wake.ORDER:
+                self._unfinished.pop(domain, None)
+                self._take_order(domain)
+                continue
             config = self._look(now)
             if domain in self._runs or domain in self._reversals or not self._store.clusters(domain):
                 continue  # The end of the run sets its times anew.
@@ -538,6 +545,7 @@ class Keeper:
         def have_read(result: Result) -> None:
             if result is not None:
                 complain(PROGRAM, f"alert: unable to read the orders about {_shown(domain)}: {reason(result)}")
+                self.times.order_failed(domain, time.monotonic())
                 return
             name, order, faults = found[0]
             for faulty, why in faults:
@@ -545,13 +553,15 @@ class Keeper:
                     self._faulty_orders.add((domain, faulty))
                     complain(PROGRAM, f"alert: {why}")
             if order is None:
+                if not passed:
+                    self.times.orders_done(domain)
                 return
             if domain in self._runs or domain in self._reversals:
                 self._ordered.add(domain)
             else:
                 self._start_run(domain, order.command, PURPOSES[order.command], ChosenRecords(order=order), name)
 
-        self._disk.submit(lambda: found.append(self._store.first_order(domain, passed)), have_read)
+        self._disk.submit(lambda: found.append(self._store.first_order(domain, self._age, passed)), have_read)
 
     def _begin(self, domain: bytes, cause: bytes, chosen: ChosenRecords, interval: float, now: float) -> bytes:
         """Start a run that somebody wants; return the word of the answer."""
@@ -602,6 +612,10 @@ class Keeper:
     def _now(self) -> float:
         """Return the time by which mail expires: a system's clock that is set ahead makes no mail older."""
         return min(time.time(), self._start + time.clock_gettime(time.CLOCK_BOOTTIME))
+
+    def _age(self, given: int) -> float:
+        """Return the age of an order by a clock that nobody sets."""
+        return self._clock.now() - self._clock.birth_from_disk(given)
 
     def _start_waiting(self) -> None:
         """Have waiting runs begin or go on, as many as there may be; after a short time in steps: some end at once."""
@@ -844,18 +858,20 @@ class Keeper:
     def _end_order(self, run: DomainRun) -> None:
         """Remove the order that a run has carried out, and take the next one.
 
-        If something of it is left, it is tried again after the next run of the domain, or by the next process.
+        If something of it is left, it is tried again after some minutes, and after the next run of the domain.
         """
         if self.leaving:
             return
         if run.deferred:
             self._unfinished.setdefault(run.domain, set()).add(run.order)
+            self.times.order_failed(run.domain, time.monotonic())
             self._take_order(run.domain)
             return
 
         def removed(result: Result) -> None:
             if result is not None:
                 complain(PROGRAM, f"warning: unable to remove an order about {_shown(run.domain)}: {reason(result)}")
+                self.times.order_failed(run.domain, time.monotonic())
             else:
                 self._take_order(run.domain)
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from queue_base.daemon import processes
+from queue_base.daemon.clock import CLOCK_FILE, Clock, keep_spans, read_spans
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.daemon.lock import take_sendmutex
 from queue_base.daemon.signals import Signals
@@ -27,7 +28,6 @@ from queue_send.admin.queries import Queries
 from queue_send.admin.rereads import Rereads
 from queue_send.admin.watchdog import Watchdog
 from queue_send.cleaner import Cleaner
-from queue_send.clock import Clock, keep_spans, read_spans
 from queue_send.config import ConfigFiles, seconds_in_environment
 from queue_send.counters import Counters
 from queue_send.delivery.channel import Channel
@@ -71,7 +71,7 @@ class QueueSend:
         self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP)
         # queue-start has blocked these until now.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
-        layout, clock_file = open_layout(home.queue), f"{home.queue}/lock/clock"
+        layout, clock_file = open_layout(home.queue), f"{home.queue}/{CLOCK_FILE}"
         log, budget = Log(exit_wait=seconds_in_environment("QUEUE_LOG_WAIT", EXIT_WAIT)), TimeBudget()
         clock = Clock(earlier=read_spans(clock_file))
         config, disk, counters = ConfigFiles(home, log), DiskThread(), Counters()

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from heapq import nlargest
 from itertools import islice
 
+from queue_base.daemon.clock import Clock
 from queue_base.daemon.disk_thread import DiskThread
 from queue_send.cleaner import Cleaner
-from queue_send.clock import Clock
 from queue_send.counters import Counters, TimeColumns
 from queue_send.delivery.channel import Channel
 from queue_send.log import Log

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from queue_base.daemon.clock import Clock
 from queue_base.durable import Commit
 from queue_base.errors import reason as why
 from queue_base.queue import hold_marks as marks
 from queue_send.cleaner import Cleaner
-from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.disk_retry import DiskRetry
 from queue_send.log import Log

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from math import ceil
 
+from queue_base.daemon.clock import Clock
 from queue_base.limits import RateLimited
 from queue_base.queue import hold_marks as marks
 from queue_send.admin.figure_list import FigureList
 from queue_send.admin.orders import select_messages
 from queue_send.cleaner import Cleaner
-from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.messages.life_cycle import Messages, State
 from queue_send.scheduler.destination import Destination, SharedRelay

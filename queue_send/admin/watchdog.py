@@ -12,9 +12,9 @@ from itertools import islice
 from math import isqrt
 from typing import NamedTuple
 
+from queue_base.daemon.clock import Clock
 from queue_base.queue.hold_marks import birth_of
 from queue_send.admin.queries import Explainer
-from queue_send.clock import Clock
 from queue_send.config import ROUND, ConfigFiles, seconds_in_environment
 from queue_send.delivery.channel import Channel
 from queue_send.log import Log

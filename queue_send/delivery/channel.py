@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
+from queue_base.daemon.clock import Clock
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.daemon.pipes import PeerLost
 from queue_base.errors import reason
 from queue_send.cleaner import Cleaner
-from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.counters import Counters
 from queue_send.delivery.delivery_daemon import DeliveryDaemon, choose_daemon

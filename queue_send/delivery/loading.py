@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from queue_base.accounts import Owner, trusted_users
-from queue_send.clock import Clock
+from queue_base.daemon.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.delivery.partial_flush import PartialFlushes
 from queue_send.messages.message_files import Piece, Store

@@ -14,11 +14,11 @@ import os
 import stat
 from typing import NamedTuple
 
+from queue_base.daemon.clock import Clock
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import write_all
 from queue_base.errors import reason
 from queue_base.queue.layout import FILE_MODE, Layout, birth_by
-from queue_send.clock import Clock
 from queue_send.events import Events, MayEnd
 from queue_send.log import Log
 from queue_wire.files.last_result import (

@@ -35,13 +35,13 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 
+from queue_base.daemon.clock import Clock
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import Commit
 from queue_base.errors import reason
 from queue_base.queue import hold_marks as marks
 from queue_send.admin.bounce_orders import BounceOrders
 from queue_send.cleaner import Cleaner
-from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.counters import Counters
 from queue_send.delivery.channel import Channel

@@ -14,11 +14,11 @@ import os
 import select
 from heapq import heappop, heappush
 
+from queue_base.daemon.clock import Clock
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.reports.bounce_report import BounceFacts, compose_steps
-from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Corrupt, Events, MayEnd
 from queue_send.log import Log

@@ -20,10 +20,10 @@ from email.utils import formatdate
 from itertools import chain
 from typing import NamedTuple
 
+from queue_base.daemon.clock import Clock
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.reports.dsn import Dsn, Reported, compose_dsn, token
-from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Events, MayEnd
 from queue_send.log import Log

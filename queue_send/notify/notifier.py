@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
+from queue_base.daemon.clock import Clock
 from queue_base.daemon.processes import command
 from queue_base.durable import write_all
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Events
 from queue_send.log import Log

@@ -1,7 +1,7 @@
 """The scheduler of one channel: which message is loaded next, and which delivery starts next. Pure.
 
 It does no I/O and has no clock. Events are method calls with the time; what is to be done is returned as actions
-(model.py). The time never goes backwards (queue_send.clock); it is in seconds since the epoch.
+(model.py). The time never goes backwards (queue_base.daemon.clock); it is in seconds since the epoch.
 
 Loading: `next_load` returns the message to read. The caller then calls `load`, `cancel_load` or `retry_at`. For a
 message with many recipients it calls `begin_load`, `add_entry` for each entry, and `end_load`, or `fail_load` if the

@@ -1,5 +1,6 @@
 """Runs of mail on demand whose domain has a rate: they wait, keep no other run waiting, and give way to orders."""
 
+import errno
 import os
 import select
 import socket
@@ -10,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.daemon.clock import Clock, ClockSpan, keep_spans, read_spans
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
+from queue_ondemand import domain_times, run_limits
 from queue_ondemand import keeper as keeper_module
-from queue_ondemand import run_limits
 from queue_ondemand.domain_store import DomainStore
 from queue_ondemand.keeper import Keeper
 from queue_ondemand.ondemand_files import OnDemandFiles
@@ -224,6 +226,44 @@ def test_an_order_of_yesterday_is_removed_with_an_alert_and_takes_nothing(
     world.until(lambda: not world.disk.busy)
     assert len(pending(home)) == 3
     assert "the order to delete stored mail could not be carried out in full within a day" in capfd.readouterr().err
+
+
+def test_an_order_that_failed_for_now_is_carried_out_soon_after_without_another_run(
+    world: World, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(domain_times, "ORDER_FIRST", 0.2)
+    write, refused = os.pwrite, list[int]()
+
+    def full(handle: int, data: bytes, offset: int) -> int:
+        if len(refused) < 3:
+            refused.append(offset)
+            raise OSError(errno.EIO, "Input/output error")
+        return write(handle, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    order = Path(home.queue, "ondemand/customer.example/order/1")
+    order.parent.mkdir(0o2750)
+    order.write_bytes(order_about_all(home, DOMAIN, DELETE_STORED))
+    world.ask(ORDERS)
+    world.until(lambda: not world.stored())
+    assert len(refused) == 3
+
+
+def test_the_age_of_an_order_does_not_count_by_a_clock_that_was_set(world: World, home: Home) -> None:
+    set_ago, given_ago, behind = 10.0, 20.0, 2.0 * ORDER_LIFETIME
+    boot = time.clock_gettime(time.CLOCK_BOOTTIME)
+    offset = time.time() - boot
+    spans = [
+        ClockSpan(offset - behind, -float("inf"), boot - set_ago), ClockSpan(offset, boot - set_ago, float("inf")),
+    ]  # fmt: skip
+    keep_spans(f"{home.queue}/lock/clock", spans)
+    order = Path(home.queue, "ondemand/customer.example/order/1")
+    order.parent.mkdir(0o2750)
+    order.write_bytes(order_about_all(home, DOMAIN, DELETE_STORED))
+    os.utime(order, (time.time(), time.time() - behind - given_ago))
+    world.keeper._clock = Clock(earlier=read_spans(f"{home.queue}/lock/clock"))
+    world.ask(ORDERS)
+    world.until(lambda: not world.stored())
 
 
 def test_a_hold_that_came_while_a_delivery_was_under_way_ends_its_run_once_it_waits(world: World, home: Home) -> None:

@@ -70,7 +70,7 @@ class Site:
     def orders(self, domain: bytes) -> list[StoredOrder]:
         files = DomainStore(self.home.queue)
         found = []
-        while (order := files.first_order(domain)).order is not None:
+        while (order := files.first_order(domain, lambda given: 0.0)).order is not None:
             found.append(order.order)
             os.unlink(f"{self.home.queue}/ondemand/{domain.decode()}/order/{order.name}")
         return found
@@ -268,7 +268,7 @@ def test_of_several_queues_each_has_its_own_and_an_id_is_found_in_all(
     assert run("show", two)[0] == f"message: b/{two}"
     when = "of example.net when queue-ondemand comes to it"
     assert run("delete", f"b/{two}", one) == [f"queue {name}: deleted 1 stored message {when}" for name in "ab"]
-    assert DomainStore(home.choose("b").queue).first_order(NET).order is not None
+    assert DomainStore(home.choose("b").queue).first_order(NET, lambda given: 0.0).order is not None
     main(["queuectl", "--home", home.path, "list", "--stored"])
     assert capfd.readouterr().out.count(" ordered: delete\n") == 2
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_base.daemon.clock import Clock, ClockSpan, keep_spans, read_spans
 from queue_base.home import Home
 from queue_base.limits import Limits
 from queue_base.queue.layout import open_layout
-from queue_send.clock import Clock, ClockSpan, keep_spans, read_spans
 from queue_send.scheduler.model import Attempt, Entry, Settings
 from queue_send.scheduler.retry import next_attempt
 from queue_wire.control.schedule import QUADRATIC

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.daemon.clock import Clock
 from queue_base.home import Home
 from queue_base.queue import hold_marks
 from queue_base.queue.class_trees import make_class_tree
 from queue_base.queue.layout import Presence, open_layout
 from queue_base.queue.marks_file import LeftMarks, MarksFile
 from queue_send.admin.orders import CLASSIFY_WAIT, Orders
-from queue_send.clock import Clock
 from queue_send.disk_retry import DiskRetry
 from queue_send.messages import announced as module
 from queue_wire.admin.socket import HOLD, TROUBLE, Request, Response

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.daemon.clock import Clock
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import Commit
 from queue_base.home import Home
@@ -15,7 +16,6 @@ from queue_base.queue import hold_marks
 from queue_base.queue.layout import Layout, open_layout
 from queue_base.queue.removal import remove_messages
 from queue_clean.sweep import OLD, sweep
-from queue_send.clock import Clock
 from queue_send.delivery import result_writer
 from queue_send.delivery.result_writer import ResultWriter, append_results
 from queue_send.events import Events, MayEnd

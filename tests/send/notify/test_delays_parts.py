@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.daemon.clock import Clock
 from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.queue.hold_marks import set_birth
 from queue_base.queue.layout import open_layout
-from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Events
 from queue_send.log import Log

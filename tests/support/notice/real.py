@@ -33,6 +33,7 @@ import queue_send.main as send
 import queue_send.messages.announced as send_announced
 import queue_todo.announcements as todo_announced
 from queue_base.daemon import processes
+from queue_base.daemon.clock import Clock
 from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.errors import Temporary
 from queue_base.queue import marks_file
@@ -40,7 +41,6 @@ from queue_base.queue.layout import Layout, files_beside_mess, is_there, open_la
 from queue_base.queue.marks_file import LeftMarks
 from queue_base.queue.removal import finish_removals
 from queue_clean.sweep import sweep
-from queue_send.clock import Clock
 from queue_send.log import Log
 from queue_send.messages.bounce_file import FailedRecipient, append_failures
 from queue_send.notify.bounce import Bouncer

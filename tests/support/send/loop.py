@@ -7,12 +7,12 @@ import os
 import select
 from functools import partial
 
+from queue_base.daemon.clock import Clock
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_send.admin.bounce_orders import BounceOrders
 from queue_send.cleaner import Cleaner
-from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.counters import Counters
 from queue_send.delivery.channel import Channel

@@ -22,6 +22,7 @@ from queue_base.durable import read_file
 from queue_base.queue.layout import FILE_MODE
 from queue_base.queue.marks_file import BOOT_ID
 
+CLOCK_FILE = "lock/clock"  # Below queue/.
 STEP = 0.5  # Seconds that the two clocks may differ.
 _STEPS_MAX = 50  # Changes of the system's clock that are remembered.
 _LATEST = (1 << 40) - 1  # The largest time that scheduler.waiting can hold.
