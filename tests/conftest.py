@@ -17,7 +17,7 @@ from support.plugins import fast, rerun, run_report, saying
 from support.plugins.amount import choose_amounts
 from support.plugins.side_by_side import SideBySide, allow_time
 from support.processes.forked import allow_forks
-from support.queues import homes
+from support.queues import homes, others
 from support.queues.home import CLASSIFYAFTER
 from support.send.control import wait_for_backlog
 from support.send.scripted_send import ScriptedSend
@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[CLASSIFYAFTER] = after
     choose_amounts(bool(config.getoption("--exhaustive")))
     allow_forks()
-    for plugin in (saying, run_report, fast, homes):
+    for plugin in (saying, run_report, fast, homes, others):
         config.pluginmanager.register(plugin)
     rerun.register(config)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -4,8 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,33 +21,28 @@ UNSHARE = ["--mount", "--propagation", "private", "sh", "-c", ENTER, "sh"]
 
 
 @pytest.fixture
-def readable_code() -> Iterator[Path]:
+def readable_code(place: Path) -> Path:
     """A copy of the code and its libraries where every account may read it; a checkout may be where none may."""
     need_private_mounts()
     need("useradd")
-    place = Path(tempfile.mkdtemp(prefix="queue-suite-", dir="/var/tmp"))
-    place.chmod(0o755)
-    try:
-        for name in [*CODE, *(path.name for path in ROOT.glob("queue_*"))]:
-            source = ROOT / name
-            if source.is_dir():
-                # With what is compiled of it: the programs may not write there, and would compile at each start.
-                shutil.copytree(source, place / name)
-            else:
-                shutil.copy(source, place / name)
-        for name in LIBRARIES:
-            spec = find_spec(name)
-            assert spec is not None and spec.origin is not None
-            origin = Path(spec.origin)
-            if origin.name == "__init__.py":
-                shutil.copytree(origin.parent, place / "libraries" / name)
-            else:
-                (place / "libraries").mkdir(exist_ok=True)
-                shutil.copy(origin, place / "libraries" / origin.name)
-        shutil.copytree("/etc", place / "etc", symlinks=True)
-        yield place
-    finally:
-        shutil.rmtree(place)
+    for name in [*CODE, *(path.name for path in ROOT.glob("queue_*"))]:
+        source = ROOT / name
+        if source.is_dir():
+            # With what is compiled of it: the programs may not write there, and would compile at each start.
+            shutil.copytree(source, place / name)
+        else:
+            shutil.copy(source, place / name)
+    for name in LIBRARIES:
+        spec = find_spec(name)
+        assert spec is not None and spec.origin is not None
+        origin = Path(spec.origin)
+        if origin.name == "__init__.py":
+            shutil.copytree(origin.parent, place / "libraries" / name)
+        else:
+            (place / "libraries").mkdir(exist_ok=True)
+            shutil.copy(origin, place / "libraries" / origin.name)
+    shutil.copytree("/etc", place / "etc", symlinks=True)
+    return place
 
 
 @pytest.mark.long

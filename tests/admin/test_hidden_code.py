@@ -1,11 +1,9 @@
 """Programs of root that become account `queue`, where that account may not read their code: which path, and in time."""
 
-import os
 import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -21,29 +19,17 @@ from support.processes.forked import BIN
 from support.processes.installed import copy_packages
 from support.processes.suite import program
 from support.queues.home import make_home
-from support.tools import need_root
+from support.queues.others import ACCOUNT, give
 
 ROOT = BIN.parent
-ACCOUNT = 60001
 MESSAGE = b"From: a@b.example\nTo: c@d.example\nSubject: hello\n\nbody\n"
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that every account may walk through."""
-    need_root()
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="queue-home-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 @pytest.fixture
 def foreign(place: Path) -> Home:
     """A home whose queue/ is another account's."""
     home = make_home(place / "home", split=3)
-    for directory, names, files in os.walk(home.queue):
-        for name in [*names, *files, "."]:
-            os.chown(f"{directory}/{name}", ACCOUNT, ACCOUNT)
+    give(home.queue)
     return home
 
 

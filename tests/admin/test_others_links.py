@@ -1,8 +1,6 @@
 """What root opens in homes and queues of other accounts: a link or another name of theirs leads nowhere."""
 
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,27 +13,17 @@ from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_wire.files.cluster import StoredRecipient
 from support.processes.forked import run_program
 from support.queues.home import make_home
-from support.tools import need_root
+from support.queues.others import ACCOUNT, give
 
-ACCOUNT = 60001  # A number that nobody has owns the home.
 SECRET = b"joe-secret@example.org\n"
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that every account may walk through, with a file that only root may read."""
-    need_root()
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="queue-links-") as name:
-        Path(name).chmod(0o755)
-        Path(name, "secret").write_bytes(SECRET)
-        Path(name, "secret").chmod(0o600)
-        yield Path(name)
-
-
-def give(top: str | Path, *, whole: bool = True) -> None:
-    for directory, names, files in os.walk(top):
-        for name in [*names, *files, "."] if whole else ["."]:
-            os.chown(f"{directory}/{name}", ACCOUNT, ACCOUNT, follow_symlinks=False)
+def place(place: Path) -> Path:
+    """Have a file there that only root may read."""
+    (place / "secret").write_bytes(SECRET)
+    (place / "secret").chmod(0o600)
+    return place
 
 
 def make_link(path: Path, target: Path) -> None:

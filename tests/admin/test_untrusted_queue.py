@@ -4,8 +4,6 @@ import os
 import socket
 import stat
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,28 +15,14 @@ from queue_local.jobs import open_message
 from support.inject.qmail_queue import snapshot
 from support.processes.suite import program
 from support.queues.home import make_home
-from support.tools import need_root
-
-ACCOUNT = 60001  # A number that nobody has owns the queue.
-VICTIM = 60002
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that every account may walk through."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="queue-home-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
+from support.queues.others import ACCOUNT, STRANGER, give
 
 
 @pytest.fixture
 def foreign(place: Path) -> Home:
     """A home whose queue/ is another account's."""
-    need_root()
     home = make_home(place / "home", split=3)
-    for directory, names, files in os.walk(home.queue):
-        for name in [*names, *files, "."]:
-            os.chown(f"{directory}/{name}", ACCOUNT, ACCOUNT, follow_symlinks=False)
+    give(home.queue)
     return home
 
 
@@ -77,10 +61,10 @@ def test_a_fifo_in_the_place_of_the_lock_is_named_and_not_waited_for(home: Home,
 def test_another_name_of_somebodys_file_is_not_locked(foreign: Home, place: Path) -> None:
     lock, theirs = Path(foreign.queue, "lock/sendmutex"), place / "theirs"
     theirs.touch()
-    os.chown(theirs, VICTIM, VICTIM)
+    os.chown(theirs, STRANGER, STRANGER)
     lock.unlink()
     os.link(theirs, lock)
-    with pytest.raises(Permanent, match=f"another name of a file of uid {VICTIM}"):
+    with pytest.raises(Permanent, match=f"another name of a file of uid {STRANGER}"):
         take_sendmutex(foreign)
 
 
@@ -172,9 +156,9 @@ def test_a_message_behind_a_replaced_directory_is_not_opened_for_a_delivery(fore
 
 
 def test_another_users_mail_with_a_name_in_mess_is_not_opened_for_a_delivery(foreign: Home, place: Path) -> None:
-    mail = put(place / "mail", VICTIM)
+    mail = put(place / "mail", STRANGER)
     os.link(mail, f"{foreign.queue}/mess/1/1")
-    with pytest.raises(Temporary, match=rf"mess/1/1: it belongs to uid {VICTIM}"):
+    with pytest.raises(Temporary, match=rf"mess/1/1: it belongs to uid {STRANGER}"):
         open_message(foreign, b"mess/1/1")
 
 

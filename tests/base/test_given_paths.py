@@ -1,25 +1,14 @@
 """Paths that lead through directories of other accounts: root follows only links that root has made."""
 
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from queue_base.safe_open import UnsafePath, open_given, resolve_given
-from support.tools import need_root
+from support.queues.others import ACCOUNT, STRANGER
 
-JOE = 60011  # Numbers that nobody has.
-ANN = 60012
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    need_root()
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="queue-given-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
+JOE, ANN = ACCOUNT, STRANGER
 
 
 @pytest.fixture

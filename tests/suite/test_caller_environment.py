@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from support.processes.forked import BIN
 from support.processes.installed import FORMS, install
 from support.processes.suite import program
 from support.queues.home import make_home
-from support.tools import need_root
 
 ROOT = BIN.parent
 MESSAGE = b"From: a@b.example\nTo: c@d.example\nSubject: hello\n\nbody\n"
@@ -161,15 +159,6 @@ def test_programs_are_not_installed_over_themselves(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert done.stderr.startswith(f"setup-programs: fatal: unable to write into {place}: "), done.stderr
     assert snapshot(copies) == before
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that every account may walk through."""
-    need_root()
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="queue-home-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 def call(words: list[str], ids: tuple[int, int, int, int], **environment: str) -> subprocess.CompletedProcess[bytes]:

@@ -1,8 +1,6 @@
 """Files of other accounts in a queue, as after a restore or by a user's hard link: check names them, repair ends."""
 
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,25 +9,18 @@ from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from support.processes.forked import run_program
 from support.queues.home import make_home
+from support.queues.others import ACCOUNT, STRANGER, give
 from support.queues.queued import queue_message, store_on_demand
-from support.tools import need_root
-
-ACCOUNT, STRANGER = 60001, 60002  # Numbers that nobody has.
 
 
 @pytest.fixture
-def foreign() -> Iterator[Home]:
+def foreign(place: Path) -> Home:
     """A home whose queue belongs to an account, where root runs queuectl."""
-    need_root()
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="queue-foreign-") as name:
-        Path(name).chmod(0o755)
-        home = make_home(Path(name, "home"), split=3)
-        queue_message(home, [b"a@c.example"])
-        for directory, names, files in os.walk(home.path):
-            for each in [*names, *files, "."]:
-                os.chown(f"{directory}/{each}", ACCOUNT, ACCOUNT, follow_symlinks=False)
-        run(home, "repair")
-        yield home
+    home = make_home(place / "home", split=3)
+    queue_message(home, [b"a@c.example"])
+    give(home.path)
+    run(home, "repair")
+    return home
 
 
 def run(home: Home, *words: str) -> tuple[int, str]:

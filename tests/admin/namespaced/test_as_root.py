@@ -3,7 +3,6 @@
 import os
 import pwd
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,14 +23,6 @@ DAEMONS = {
     "queue-remote": "queuer",
     "queue-local": "root",
 }
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that every account may walk through."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="queue-home-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 @pytest.fixture

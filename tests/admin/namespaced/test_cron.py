@@ -8,7 +8,6 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,18 +24,15 @@ USER = "crondy"
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that every account may walk through, and a user with a Maildir there."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="queue-home-") as name:
-        directory = Path(name)
-        directory.chmod(0o755)
-        subprocess.run([need("useradd"), "-m", "-d", directory / USER, "-s", "/bin/sh", USER], check=True)
-        for box in ("new", "cur", "tmp"):
-            (directory / USER / "Maildir" / box).mkdir(parents=True)
-        subprocess.run(["chown", "-R", f"{USER}:", directory / USER / "Maildir"], check=True)
-        yield directory
-        # By force: another run's user may have the same number, and processes.
-        subprocess.run(["userdel", "--force", USER], check=False, capture_output=True)
+def place(place: Path) -> Iterator[Path]:
+    """Have a user with a Maildir there."""
+    subprocess.run([need("useradd"), "-m", "-d", place / USER, "-s", "/bin/sh", USER], check=True)
+    for box in ("new", "cur", "tmp"):
+        (place / USER / "Maildir" / box).mkdir(parents=True)
+    subprocess.run(["chown", "-R", f"{USER}:", place / USER / "Maildir"], check=True)
+    yield place
+    # By force: another run's user may have the same number, and processes.
+    subprocess.run(["userdel", "--force", USER], check=False, capture_output=True)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,8 +43,8 @@ def shell(text: str, **more: str) -> None:
 
 
 @pytest.fixture
-def installed() -> Iterator[Path]:
-    """An /opt with the programs in it, and a user `you`; yield a directory that every account may walk through."""
+def installed(place: Path) -> Iterator[Path]:
+    """An /opt with the programs in it, and a user `you`; yield `place`."""
     for directory in ("/opt", "/var/log"):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", directory], check=True)
     shutil.copytree(BIN, PROGRAMS)
@@ -53,15 +52,12 @@ def installed() -> Iterator[Path]:
     # where PYTHONPATH says, which an isolated interpreter does not read.
     (PROGRAMS / "python3").write_text(f'#!/bin/sh\n[ "$1" != -I ] || shift\nexec "{sys.executable}" "$@"\n')
     (PROGRAMS / "python3").chmod(0o755)
-    place = Path(tempfile.mkdtemp(prefix="queue-home-", dir="/var/tmp"))
-    place.chmod(0o755)
     subprocess.run([need("useradd"), "-m", "-d", str(place / "you"), "-s", "/bin/sh", "you"], check=True)
     try:
         yield place
     finally:
         # By force: another run's user may have the same number, and processes.
         subprocess.run(["userdel", "--force", "you"], check=False, capture_output=True)
-        shutil.rmtree(place)
         shutil.rmtree("/etc/queue-suite", ignore_errors=True)
         for directory in ("/opt", "/var/log"):
             subprocess.run(["umount", directory], check=True)

@@ -8,7 +8,6 @@ import pwd
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -84,16 +83,14 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that every account may walk through, with homes for ann and bob."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="queue-home-") as name:
-        Path(name).chmod(0o755)
-        for user in ("ann", "bob"):
-            subprocess.run([need("useradd"), "-m", "-d", f"{name}/{user}", "-s", "/bin/sh", user], check=True)
-        yield Path(name)
-        for user in ("ann", "bob"):
-            # By force: another run's user may have the same number, and processes.
-            subprocess.run(["userdel", "--force", user], check=False, capture_output=True)
+def place(place: Path) -> Iterator[Path]:
+    """Have homes for ann and bob there."""
+    for user in ("ann", "bob"):
+        subprocess.run([need("useradd"), "-m", "-d", place / user, "-s", "/bin/sh", user], check=True)
+    yield place
+    for user in ("ann", "bob"):
+        # By force: another run's user may have the same number, and processes.
+        subprocess.run(["userdel", "--force", user], check=False, capture_output=True)
 
 
 @pytest.fixture

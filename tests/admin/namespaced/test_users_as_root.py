@@ -3,7 +3,6 @@
 import os
 import pwd
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,18 +19,15 @@ OK = (b"K", b"did 1+0+0\n")
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that every account may walk through, with the homes of two users, each with a maildir."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="queue-users-") as name:
-        place = Path(name)
-        place.chmod(0o755)
-        for user in USERS:
-            subprocess.run([need("useradd"), "-m", "-d", place / user, user], check=True)
-            maildir(place / user, user)
-        yield place
-        for user in USERS:
-            # By force: another run's user may have the same number, and processes.
-            subprocess.run(["userdel", "--force", user], check=False, capture_output=True)
+def place(place: Path) -> Iterator[Path]:
+    """Have the homes of two users there, each with a maildir."""
+    for user in USERS:
+        subprocess.run([need("useradd"), "-m", "-d", place / user, user], check=True)
+        maildir(place / user, user)
+    yield place
+    for user in USERS:
+        # By force: another run's user may have the same number, and processes.
+        subprocess.run(["userdel", "--force", user], check=False, capture_output=True)
 
 
 def maildir(home: Path, user: str) -> Path:

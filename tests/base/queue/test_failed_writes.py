@@ -14,9 +14,9 @@ from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import Draft, QueueWriter
 from queue_inject.drop import DropWriter
 from queue_wire.ids import ID_MAX
+from support.faults.small_disks import thin_disk
 from support.faults.strace import strace_command
 from support.faults.sync_order import SyncOrder
-from support.faults.thin_disk import thin_disk
 from support.inject.batches import batch_command, make_file
 from support.inject.injectors import states
 from support.processes.suite import program

@@ -1,8 +1,6 @@
 """A lake, or a directory for its page, that another account owns: root writes through no link of that account's."""
 
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,21 +9,16 @@ from queue_base.errors import Temporary
 from spark.lake.lock import LOCK, locked
 from spark.page.write import replace
 from spark.runtime.places import LocalPlace
-from support.tools import need_root
-
-ACCOUNT = 60001  # A number that nobody has.
+from support.queues.others import give
 
 
 @pytest.fixture
-def theirs() -> Iterator[Path]:
-    """A directory of the account, beside a file of root's."""
-    need_root()
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="queue-lake-") as name:
-        Path(name).chmod(0o755)
-        Path(name, "ours").write_text("ours")
-        Path(name, "theirs").mkdir()
-        os.chown(f"{name}/theirs", ACCOUNT, ACCOUNT)
-        yield Path(name, "theirs")
+def theirs(place: Path) -> Path:
+    """A directory of another account, beside a file of root's."""
+    (place / "ours").write_text("ours")
+    (place / "theirs").mkdir()
+    give(place / "theirs")
+    return place / "theirs"
 
 
 def test_the_lock_of_a_lake_is_no_link(theirs: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.faults.filled_disk import FilledDisk, filled_disk
+from support.faults.small_disks import FilledDisk, filled_disk
 from support.processes.forked import run_program
 from support.processes.suite import Suite, enqueue, wait_until
 from support.queues.home import make_home

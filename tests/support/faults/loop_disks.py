@@ -5,17 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.faults.thin_disk import hold_mounts
+from support.faults.small_disks import hold_mounts
 
 # A line on stdin is a command; each is answered by a line when it has been done.
 _SERVE = """
-set -e
 mount -t tmpfs -o size=300m,mode=755 none "$1"
 for name in first second; do
-    mkdir "$1/$name"
-    truncate -s 64m "$1/$name.image"
-    mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$1/$name.image"
-    mount -o loop "$1/$name.image" "$1/$name"
+    mount_ext4 "$1/$name.image" 64m "$1/$name"
 done
 echo mounted
 while read -r command name; do
@@ -80,7 +76,6 @@ class LoopDisks:
 
 @contextmanager
 def loop_disks(top: Path) -> Iterator[LoopDisks]:
-    """Give such disks; they are reached through /proc."""
-    top.mkdir()
-    with hold_mounts(_SERVE, top) as holder:
-        yield LoopDisks(holder, Path(f"/proc/{holder.pid}/root{top}"))
+    """Give such disks."""
+    with hold_mounts(_SERVE, top) as found:
+        yield LoopDisks(*found)
