@@ -37,33 +37,27 @@ class Maker:
     def directory(self, path: str, mode: int, buckets: int = 0) -> None:
         """Make a directory, with subdirectories 0 to buckets-1 of the same mode."""
         with unable_to("make", path), self._parent(path) as (parent, name):
-            if self._is_there(parent, name, path, stat.S_ISDIR, "directory"):
-                there = True
-            else:
-                there = False
+            there = self._is_there(parent, name, path, stat.S_ISDIR, "directory")
+            if not there:
                 _remove_empty(parent, f"{name}.new")
-                self._make_directory(parent, f"{name}.new", mode, buckets)
-                self._rename(parent, name, path)
+                self._make_directory(parent, f"{name}.new", mode, buckets, path)
+                os.rename(f"{name}.new", name, src_dir_fd=parent, dst_dir_fd=parent)
+                self.made.append(path)
+            self._record(parent, path)  # Also if it is there: its maker may have been killed before it was durable.
         if there:
-            if self._tree is None:
-                self.commit.removed(path)  # Whoever made it may have been killed before it was durable.
             for number in range(buckets):
                 self.directory(f"{path}/{number}", mode)
-            return
-        if self._tree is None:
-            for made in [path, *(f"{path}/{number}" for number in range(buckets))]:
-                self.commit.contents(made)
-        self.made.append(path)
 
-    def _make_directory(self, parent: int, name: str, mode: int, buckets: int) -> None:
+    def _make_directory(self, parent: int, name: str, mode: int, buckets: int, path: str) -> None:
         os.mkdir(name, 0o700, dir_fd=parent)
         handle = open_below(parent, name, READ_DIRECTORY)
         try:
             if os.listdir(handle):
                 raise OSError(_REPLACED)
             for number in range(buckets):
-                self._make_directory(handle, str(number), mode, 0)
+                self._make_directory(handle, str(number), mode, 0, f"{path}/{number}")
             self._give(handle, mode, stat.S_ISDIR)
+            self._record(handle, f"{path}/")
         finally:
             os.close(handle)
 
@@ -87,7 +81,8 @@ class Maker:
                 os.fsync(handle)
             finally:
                 os.close(handle)
-            self._rename(parent, name, path)
+            os.rename(new, name, src_dir_fd=parent, dst_dir_fd=parent)
+            self._record(parent, path)
         self.made.append(path)
 
     def fifo(self, path: str, mode: int) -> None:
@@ -103,7 +98,8 @@ class Maker:
                 self._give(handle, mode, stat.S_ISFIFO)
             finally:
                 os.close(handle)
-            self._rename(parent, name, path)
+            os.rename(new, name, src_dir_fd=parent, dst_dir_fd=parent)
+            self._record(parent, path)
         self.made.append(path)
 
     @contextmanager
@@ -130,10 +126,16 @@ class Maker:
         _refuse_another_kind(found.st_mode, path, right_kind, kind)
         return True
 
-    def _rename(self, parent: int, name: str, path: str) -> None:
-        os.rename(f"{name}.new", name, src_dir_fd=parent, dst_dir_fd=parent)
+    def rename(self, old: str, path: str) -> None:
+        """Rename what was made here, in its directory."""
+        with unable_to("make", path), self._parent(path) as (parent, name):
+            os.rename(os.path.basename(old), name, src_dir_fd=parent, dst_dir_fd=parent)
+            self._record(parent, path)
+
+    def _record(self, parent: int, path: str) -> None:
+        """Have the directory of a path synced, which is open: by now its own path may lead elsewhere."""
         if self._tree is None:
-            self.commit.removed(path)
+            self.commit.contents(os.path.dirname(path), os.dup(parent))
 
     def _give(self, handle: int, mode: int, kind: Callable[[int], bool]) -> None:
         """Set owner and mode of a file that was just made. Raises OSError."""

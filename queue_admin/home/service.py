@@ -108,7 +108,7 @@ def write_service(service: Service, directory: str, kind: str, top: Owner, force
     with unable_to("make", directory):
         maker.commit.sync()
         if new:
-            maker.commit.rename(work, directory)
+            maker.rename(work, directory)
             maker.commit.sync()
     return [directory + path.removeprefix(work) if path.startswith(work) else path for path in made]
 

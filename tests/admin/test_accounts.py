@@ -45,6 +45,8 @@ def readable_code(place: Path) -> Path:
     return place
 
 
+# It is two dozen tests, most of them with whole suites.
+@pytest.mark.timeout(1800)
 @pytest.mark.long
 def test_each_daemon_gets_only_what_it_needs(readable_code: Path) -> None:
     site = [path for path in sys.path if path.endswith("site-packages")]
@@ -56,7 +58,7 @@ def test_each_daemon_gets_only_what_it_needs(readable_code: Path) -> None:
         cwd=readable_code,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=1700,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,6 +7,8 @@ import pytest
 
 from queue_admin.checks import home_copy
 from queue_admin.checks.queue_stamp import write_stamp
+from queue_admin.home.maker import Maker
+from queue_admin.system_accounts import myself
 from queue_base.errors import Permanent
 from queue_base.home import Home
 from queue_ondemand.domain_store import DomainStore, StoreRequest
@@ -130,6 +132,28 @@ def test_copy_writes_nothing_through_a_link_in_stored_mail(place: Path, kind: st
     code, text = run(home, "copy", str(place / "copy"))
     assert (place / cluster.name).read_bytes() == before
     assert code == 1, text
+
+
+def test_what_is_made_in_a_directory_of_another_account_is_synced_by_its_descriptor(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, real = place / "theirs", os.rename
+    theirs.mkdir()
+    give(theirs)
+
+    def swap(old: str, new: str, **named: int) -> None:
+        """Do what the account may do as soon as a name is there: who opens it by its path fails."""
+        real(old, new, **named)
+        real(theirs / new, theirs / f"{new}.taken")
+        (theirs / new).symlink_to(new)
+
+    monkeypatch.setattr(os, "rename", swap)
+    maker = Maker(myself())
+    maker.directory(f"{theirs}/log", 0o750, 3)
+    maker.replace(f"{theirs}/run", b"text", 0o644)
+    maker.fifo(f"{theirs}/fifo", 0o600)
+    maker.commit.sync()
+    assert maker.made == [f"{theirs}/{name}" for name in ("log", "run", "fifo")]
 
 
 def test_copy_to_a_directory_of_another_account_writes_into_nothing_that_is_put_in_its_place(

@@ -27,6 +27,8 @@ TAKE_PATHS = {
     *(f"shutil.{name}" for name in ("chown", "copy", "copy2", "copyfile", "copymode", "copytree", "move", "rmtree")),
     *("read_file", "read_dated", "sync_path", "write_text", "write_bytes", "read_text", "read_bytes"),
 }
+# Steps of a Commit that take one; `contents` takes a descriptor, too.
+STEPS = {"create", "written", "contents", "removed", "directory", "link", "rename", "unlink"}
 DESCRIPTORS = {"dir_fd", "src_dir_fd", "dst_dir_fd"}
 # By module and function: why it may.
 _COPY = "queue_admin/checks/home_copy.py"
@@ -57,8 +59,11 @@ def calls(path: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def called(call: ast.Call) -> str | None:
-    """Return the name of a function of TAKE_PATHS that is called with a whole path, else None."""
+    """Return the name of a function of TAKE_PATHS, or a step of a Commit, that takes a whole path here, else None."""
     text = ast.unparse(call.func)
+    of, _, step = text.rpartition(".")
+    if of.rpartition(".")[2].endswith("commit") and step in STEPS:
+        return None if step == "contents" and len(call.args) == 2 else text
     name = text if text in TAKE_PATHS else text.rpartition(".")[2] if not text.startswith("os.") else ""
     if name not in TAKE_PATHS or any(word.arg in DESCRIPTORS for word in call.keywords):
         return None
@@ -95,6 +100,9 @@ def test_what_root_opens_it_opens_by_a_descriptor_or_by_the_safe_opener() -> Non
         ("read_file(f'{top}/name')", True),
         ("Path(name).write_text('x')", True),
         ("open_below(top, name)", False),
+        ("self.commit.removed(path)", True),
+        ("maker.commit.contents(path)", True),
+        ("maker.commit.contents(path, handle)", False),
     ],
 )
 def test_the_rule_tells_whole_paths_from_descriptors(text: str, found: bool) -> None:

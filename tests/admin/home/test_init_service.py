@@ -177,7 +177,7 @@ def test_a_script_that_differs_is_kept_with_a_warning_unless_forced(
 
 def test_a_service_directory_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def dying(old: str, new: str, **directories: int) -> None:
-        if new == str(tmp_path / "sv"):
+        if new == "sv":
             raise KeyboardInterrupt
         rename(old, new, **directories)
 

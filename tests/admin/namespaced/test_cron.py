@@ -79,7 +79,7 @@ def test_the_output_of_a_cron_job_arrives(place: Path) -> None:
         finally:
             running.kill()
             running.wait(60)
-        assert suite.count(f"info msg .* from <{USER}@me.example> .* uid {(place / USER).stat().st_uid}$")
+        suite.wait_for(f"info msg .* from <{USER}@me.example> .* uid {(place / USER).stat().st_uid}$")
     mails = [path.read_text() for path in (place / USER / "Maildir/new").iterdir()]
     [mail] = [mail for mail in mails if f"Subject: Cron <{USER}@" in mail]
     assert mail.endswith("\n\none\n.\ntwo\n") and "\nFrom: root@me.example (Cron Daemon)\n" in mail
