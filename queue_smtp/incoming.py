@@ -18,6 +18,7 @@ from queue_smtp.server_replies import (
     HEADER_TOO_LARGE,
     TEXT_LINE_TOO_LONG,
     TOO_LARGE,
+    TOO_MANY_FIELDS,
     TOO_MANY_HOPS,
     ServerReply,
 )
@@ -69,8 +70,10 @@ class IncomingMessage:
             return TOO_LARGE
         if self._header.hops > limits.hops:
             return TOO_MANY_HOPS
-        if self._header.size > limits.header or (limits.fields and self._header.fields > limits.fields):
+        if self._header.size > limits.header:
             return HEADER_TOO_LARGE
+        if limits.fields and self._header.fields > limits.fields:
+            return TOO_MANY_FIELDS
         if self._longest > limits.text_line:
             return TEXT_LINE_TOO_LONG
         return None

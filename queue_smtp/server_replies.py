@@ -128,6 +128,7 @@ PROXY_LATE = ServerReply(421, b"4.4.2", b"PROXY header did not come in time")
 TOO_LARGE = ServerReply(552, b"5.3.4", b"Message is too large")
 TOO_MANY_HOPS = ServerReply(554, b"5.4.6", b"Too many hops; this message is looping")
 HEADER_TOO_LARGE = ServerReply(552, b"5.3.4", b"Message header is too large")
+TOO_MANY_FIELDS = ServerReply(552, b"5.3.4", b"Message header has too many fields")
 TEXT_LINE_TOO_LONG = ServerReply(554, b"5.6.0", b"Message has a line that is too long")
 
 # The rules of the server (queue_smtpd).

@@ -37,9 +37,7 @@ from queue_wire.control.strangers.dnslists import DnsList, unpack_dns_lists
 from queue_wire.control.strangers.greylist import GreylistRules, unpack_greylist
 from queue_wire.control.strangers.smtpdlimits import SmtpdLimits, unpack_smtpd_limits
 
-# Of a message that milters are asked about: the bytes of its header, which is Postfix's header_size_limit, and its
-# fields.
-HEADER_MAX = 102_400
+# Fields of a message that milters are asked about.
 FIELDS_MAX = 1_000
 
 
@@ -162,7 +160,7 @@ def _mechanisms(offer: AuthOffer, turns: bool) -> tuple[bytes, ...]:
 
 def limit_header(limits: MessageLimits, filters: FilterSetup) -> MessageLimits:
     """Return the limits of messages that these filters look at: each field of a header costs a milter an answer."""
-    return limits._replace(header=HEADER_MAX, fields=FIELDS_MAX) if filters.milters else limits
+    return limits._replace(fields=FIELDS_MAX) if filters.milters else limits
 
 
 def session_setup(

@@ -69,7 +69,7 @@ CLOSED = ServerReply(421, b"4.7.0", b"Service closes the connection")
 
 
 class FieldTooLong(Exception):
-    """A field of a header that the protocol cannot carry."""
+    """A field of a header that the protocol cannot carry; the text is its name, of which it has 80 bytes at most."""
 
 
 class AnswerKind(enum.Enum):
@@ -215,7 +215,7 @@ class MilterClient:
             value = value.removeprefix(b" ")
         data = _strings(name, value)
         if len(data) > DATA_MAX:
-            raise FieldTooLong
+            raise FieldTooLong(name[:80].decode("ascii", "replace"))
         self._ask(b"L", data)
 
     def end_headers(self, macros: Mapping[bytes, bytes]) -> None:

@@ -311,9 +311,11 @@ class SessionFilter:
             if each.link is not None and each.link.client.replaces_body:
                 message.replace_body(body.spool)
                 kept = True
-        except FieldTooLong:
-            self._note_refusal(each, b"message", HEADER_TOO_LARGE)
-            return verdict._replace(reply=HEADER_TOO_LARGE)
+        except FieldTooLong as error:
+            text = f"Field {error} of the message header is too large to be filtered"
+            reply = HEADER_TOO_LARGE._replace(text=text.encode())
+            self._note_refusal(each, b"message", reply)
+            return verdict._replace(reply=reply)
         except MilterTrouble as error:
             return verdict._replace(reply=self._fail(each, error, False).reply)
         finally:

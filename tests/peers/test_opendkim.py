@@ -93,4 +93,7 @@ def test_a_field_that_libmilter_does_not_take_lets_no_message_pass_unfiltered(ke
                 client.sendmail("ann@example.org", ["bob@example.net"], "X: " + "x" * 65_534 + "\r\n" + TEXT)
             assert refused.value.smtp_code == 552
             client.sendmail("ann@example.org", ["bob@example.net"], TEXT)
-        assert [b"DKIM-Signature: " in each.message for each in queued(home)] == [True, True]
+            # 3,000 recipients that all can see.
+            lines = ",\r\n ".join(f"User {number} <user{number:04d}@example.net>" for number in range(1500))
+            client.sendmail("ann@example.org", ["bob@example.net"], f"To: {lines}\r\nCc: {lines}\r\n" + TEXT)
+        assert [b"DKIM-Signature: " in each.message for each in queued(home)] == [True, True, True]

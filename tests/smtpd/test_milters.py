@@ -202,6 +202,8 @@ def test_a_milter_that_accepts_is_asked_no_more(filtered: Filtered, accepted: by
     assert filtered.milter.commands.count(accepted) == (1 if sessions else 2)
 
 
+# Most of what a field may have.
+LARGE = "Cc: " + "a@example.net,\r\n " * 4000 + "b@example.net\r\n"
 BROKEN: list[Script] = [
     {b"M": [b""]}, {b"L": [b""]}, {b"E": [b""]}, {b"M": [b"?"]}, {b"B": [b"qspam\0"]}, {b"E": [b"hA", b"c"]},
     {b"E": [b"+not an address\0", b"c"]}, {b"E": [b"c" * 70000]},
@@ -244,13 +246,19 @@ def test_a_milter_that_fails_over_a_message_never_lets_it_in_and_is_asked_about_
 def test_a_message_whose_header_costs_too_much_to_filter_is_refused(
     filtered: Filtered, lenient: SmtpdDaemon
 ) -> None:
-    for header in ("A:\r\n" * 1001, "A: " + " b\r\n" * 30_000, "Subject: " + "x" * 65_527 + "\r\n"):
+    for header, text in (
+        ("A:\r\n" * 1001, b"Message header has too many fields"),
+        ("Cc: " + " b\r\n" * 30_000, b"Field Cc of the message header is too large to be filtered"),
+        ("Subject: " + "x" * 65_527 + "\r\n", b"Field Subject of the message header is too large to be filtered"),
+        (LARGE * 17, b"Message header is too large"),
+    ):
         client = filtered.start(daemon=lenient)
-        assert filtered.refusal(client, header + TEXT) == (552, b"5.3.4 Message header is too large")
+        assert filtered.refusal(client, header + TEXT) == (552, b"5.3.4 " + text)
         assert not queued(filtered.home) and b"E" not in filtered.milter.commands
     client.sendmail(ANN, [BOB], "A:\r\n" * 997 + TEXT)
     client.sendmail(ANN, [BOB], "Subject: " + "x" * 65_526 + "\r\n" + TEXT)
-    assert len(queued(filtered.home)) == 2
+    client.sendmail(ANN, [BOB], LARGE * 15 + TEXT)
+    assert len(queued(filtered.home)) == 3
     assert lenient.log.count(b"alert: ") == 0
 
 
