@@ -102,7 +102,8 @@ def make_greylist_directory(home: Home, owner: Owner) -> bool:
     finally:
         os.close(top)
     try:
-        if os.fstat(handle).st_uid == os.geteuid():
+        # One that is not empty was put in its place, and may be the home's control/.
+        if os.fstat(handle).st_uid == os.geteuid() and not os.listdir(handle):
             os.fchown(handle, owner.uid, owner.gid)
     finally:
         os.close(handle)

@@ -47,7 +47,8 @@ def log_script(
     The directory is made if it does not exist. Others than its owner and its group cannot read it.
     """
     name, where = shlex.quote(account) if account else "", shlex.quote(directory)
-    own = f" && chown {name} {where}" if account else ""
+    # Who may write the directory above may put a link in its place meanwhile.
+    own = f" && chown -h {name} {where}" if account else ""
     lines = [
         "#!/bin/sh",
         "exec 2>&1",

@@ -94,8 +94,9 @@ OOMPolicy=continue
 [Install]
 WantedBy={target}
 """
-# As root it opens its ports, and then becomes account queued. It writes no file but its greylist. Without CAP_KILL root
-# may not signal it, so ExecReload has `+`: all privileges.
+# As root it opens its ports, and then becomes account queued. It writes no file but its greylist, as that account: so a
+# link in the place of its directory opens nothing. Without CAP_KILL root may not signal it, so ExecReload has `+`: all
+# privileges.
 _SMTPD_HARDENING = """\
 CapabilityBoundingSet=CAP_NET_BIND_SERVICE CAP_SETUID CAP_SETGID
 KeyringMode=private

@@ -9,13 +9,14 @@ from queue_admin.checks import home_copy
 from queue_admin.checks.queue_stamp import write_stamp
 from queue_admin.home.maker import Maker
 from queue_admin.system_accounts import myself
+from queue_base.accounts import Owner, make_greylist_directory
 from queue_base.errors import Permanent
 from queue_base.home import Home
 from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_wire.files.cluster import StoredRecipient
 from support.processes.forked import run_program
 from support.queues.home import make_home
-from support.queues.others import ACCOUNT, give
+from support.queues.others import ACCOUNT, STRANGER, give
 
 SECRET = b"joe-secret@example.org\n"
 
@@ -132,6 +133,27 @@ def test_copy_writes_nothing_through_a_link_in_stored_mail(place: Path, kind: st
     code, text = run(home, "copy", str(place / "copy"))
     assert (place / cluster.name).read_bytes() == before
     assert code == 1, text
+
+
+def test_a_directory_that_is_put_in_the_place_of_the_greylists_stays_its_owners(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, real = make_home(place / "home", split=3), os.mkdir
+    os.chown(home.path, ACCOUNT, ACCOUNT)
+
+    def swap(name: str, mode: int, *, dir_fd: int) -> None:
+        """Do what the account may do as soon as the directory is there."""
+        real(name, mode, dir_fd=dir_fd)
+        os.rmdir(home.greylist)
+        os.rename(home.control, home.greylist)
+
+    monkeypatch.setattr(os, "mkdir", swap)
+    make_greylist_directory(home, Owner(STRANGER, STRANGER))
+    assert os.stat(home.greylist).st_uid == 0
+    monkeypatch.undo()
+    os.rename(home.greylist, home.control)
+    assert make_greylist_directory(home, Owner(STRANGER, STRANGER))
+    assert os.stat(home.greylist).st_uid == STRANGER
 
 
 def test_what_is_made_in_a_directory_of_another_account_is_synced_by_its_descriptor(

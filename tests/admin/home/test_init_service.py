@@ -150,7 +150,7 @@ def test_with_an_account_the_logger_runs_as_it_in_a_directory_of_its_own(tmp_pat
     (tmp_path / "run").write_bytes(log_script("queue"))
     subprocess.run(["/bin/sh", "./run"], cwd=tmp_path, env={"PATH": str(tmp_path / "bin")}, check=True, timeout=30)
     asked, ran = (tmp_path / "calls").read_text().splitlines()
-    assert asked == "chown queue ./main"  # A directory that is missing is made.
+    assert asked == "chown -h queue ./main"  # A directory that is missing is made; no link is followed.
     assert ran.startswith({"setuidgid": "setuidgid queue multilog t", "chpst": "chpst -u queue svlogd -t"}[tool])
 
 
