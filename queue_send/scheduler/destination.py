@@ -13,6 +13,7 @@ from queue_send.scheduler.model import Entry
 from queue_send.scheduler.nexthop import holder_of
 from queue_send.scheduler.overflow import Overflow
 
+EXAMINED_MAX = 100  # Entries of a queue that a search for one of another submitter examines.
 FORGET_AFTER = 86400  # Seconds after the last failure until an idle destination is forgotten.
 
 
@@ -83,6 +84,7 @@ class Destination(RateLimited):
     queue: entries that may start, in the order of their classes. overflow: messages on disk that wait for room in the
     queue; those of lower classes are in `lower_overflow`.
     window, cohorts, dead, interval: see the module. probing: a probe is queued or in flight.
+    answered_at: when a job of it ended whose host had not failed.
     probe_at: when a dead destination is probed; for another one, when its host last failed.
     suspended: messages that were deferred without an attempt while it is dead; each has a next attempt as well.
     suspended_count: their recipients.
@@ -97,9 +99,9 @@ class Destination(RateLimited):
     """
 
     __slots__ = (
-        "cohorts", "dead", "holder", "interval", "listed", "loading", "lower", "lower_loading", "lower_overflow",
-        "overflow", "probe_at", "probing", "queue", "relay", "suspended", "suspended_count", "suspending", "waits_for",
-        "was_first", "window",
+        "answered_at", "cohorts", "dead", "holder", "interval", "listed", "loading", "lower", "lower_loading",
+        "lower_overflow", "overflow", "probe_at", "probing", "queue", "relay", "suspended", "suspended_count",
+        "suspending", "waits_for", "was_first", "window",
     )  # fmt: skip
 
     def __init__(self, name: bytes, limits: Limits) -> None:
@@ -112,6 +114,7 @@ class Destination(RateLimited):
         self.dead = False
         self.interval = limits.probe_first
         self.probing = False
+        self.answered_at = 0.0
         self.probe_at = 0.0
         self.suspended = Fifo()
         self.suspended_count = 0
@@ -152,6 +155,22 @@ class Destination(RateLimited):
             queue.append(entry)
         else:
             queue.insert(self._place_for(rank), entry)
+
+    def pass_by(self, submitter: bytes) -> bool:
+        """Let an entry of somebody else, of the same class, go before those of a submitter whose entry is the next.
+
+        Return whether there is one.
+        """
+        queue = self.queue
+        if not queue or queue[0].attempt.submitter != submitter:
+            return False
+        for place in range(1, min(len(queue), EXAMINED_MAX)):
+            if queue[place].attempt.rank != queue[0].attempt.rank:
+                return False
+            if queue[place].attempt.submitter != submitter:
+                queue.insert(0, queue.pop(place))
+                return True
+        return False
 
     @property
     def next_is_lower(self) -> bool:

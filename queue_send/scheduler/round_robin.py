@@ -66,6 +66,7 @@ class RoundRobin:
         self._total = 0
         self._shares = Shares()
         self._skipped_are_next = True
+        self._now = 0.0  # The time of the last call of `next`.
         self._young: deque[Entry] = deque()  # Jobs in flight that are not slow, and some that ended.
 
     def add(self, destination: Destination) -> None:
@@ -84,6 +85,7 @@ class RoundRobin:
 
         Without `lower` none whose next job is of a lower class.
         """
+        self._now = now
         if self._young:
             self._age(now)
         found = self._next_ready(concurrency, lower)
@@ -120,7 +122,9 @@ class RoundRobin:
             if yields or places <= 0:
                 ready.skipped[pace].append(destination)
             else:
-                full = self._shares.full_for(destination, pace < STEADY, concurrency - self._total, places)
+                full = self._full_share(destination, pace, concurrency, places)
+                if full is not None and destination.pass_by(full.name):
+                    full = self._full_share(destination, pace, concurrency, places)
                 if full is None:
                     destination.listed = False
                     return destination
@@ -149,11 +153,24 @@ class RoundRobin:
                 break
             pace = self._pace(destination)
             places = self._places(pace, concurrency)
-            full = self._shares.full_for(destination, pace < STEADY, concurrency - self._total, places)
-            if full is None and places > 0:
+            if places > 0 and self._full_share(destination, pace, concurrency, places) is None:
                 return share
             self._shares.end_turn(share)
         return None
+
+    def _full_share(self, destination: Destination, pace: int, concurrency: int, places: int) -> Share | None:
+        free = concurrency - self._total
+        return self._shares.full_for(destination, pace < STEADY, self._answers(destination), free, places)
+
+    def let_pass(self, destination: Destination) -> None:
+        """Let a new entry of a destination that waits for the share of another submitter go before his."""
+        share = destination.waits_for
+        if isinstance(share, Share) and destination.pass_by(share.name):
+            destination.waits_for, destination.listed = None, False
+
+    def _answers(self, destination: Destination) -> bool:
+        """Return whether a destination has answered just now."""
+        return destination.answered_at + LONG >= self._now
 
     def add_next_of(self, queue: WaitQueue) -> bool:
         """Add the destination at the head of the queue of a relay or a share; return whether there is one."""
@@ -194,7 +211,8 @@ class RoundRobin:
         """Return how many recipients of a destination, in a message of a submitter, may start."""
         pace, free = self._pace(destination), concurrency - self._total
         places = self._places(pace, concurrency)
-        return min(places, self._shares.room_for(destination, submitter, pace < STEADY, free, places))
+        answers = self._answers(destination)
+        return min(places, self._shares.room_for(destination, submitter, pace < STEADY, answers, free, places))
 
     def has_place(self, destination: Destination, concurrency: int) -> bool:
         """Return whether a destination's pace and its shares leave it a place."""

@@ -501,6 +501,7 @@ class Scheduler:
             destination.probing = destination.dead
             destination.enqueue(entry)
             attempt.queued += count
+            self.round_robin.let_pass(destination)
             self._list_if_ready(destination, now)
         elif attempt.overflow is None or destination.overflowing < self._destination(attempt.overflow).overflowing:
             attempt.overflow = entry.nexthop  # Of the destinations without room, that with the shortest overflow.
@@ -746,6 +747,7 @@ class Scheduler:
             relay.in_flight -= 1
             self._list_next_of(relay, now)
         if not host_failed:
+            destination.answered_at = now
             if destination.count_success():
                 self._revive(destination)
         else:

@@ -8,6 +8,10 @@ number set aside for each. All jobs of a local user or a zone together, and the 
 as many, since any number of prompt destinations may turn slow at once. This does not hold for a zone while only one
 destination of it has jobs: its own window is enough, and it may be the relay for all mail.
 
+All jobs of a submitter leave an eighth of the places, since any number of destinations that were prompt once may hang
+now. This does not hold for a destination that has answered just now, so that a submitter's mail for it does not wait,
+and that of others behind it, because his mail for others hangs.
+
 Domains of many zones may have one server. Its address is known only while a job hangs: queue-remote tells it then. It
 is kept for the destination, and the jobs that are told of, and later unsure ones of such destinations, count for the
 share of the address. Its unsure jobs may be twice as many as the places that are left for jobs of their pace.
@@ -22,6 +26,7 @@ from queue_send.scheduler.model import Entry
 
 EXAMINED_AT_ONCE = 20  # Full shares that one search examines.
 UNUSED_MAX = 1000  # Shares, some 500 bytes each. If there are more, those are forgotten of which nothing is in flight.
+ALL_PACES = 7  # How often the free places one submitter's jobs of all paces may be: seven of eight are all theirs.
 ADDRESSES_MAX = 20_000  # Destinations whose address is kept, some 250 bytes each.
 
 
@@ -74,24 +79,29 @@ class Shares:
     def _of(self, *names: bytes | None) -> list[Share | None]:
         return [None if name is None else self._shares.get(name) for name in names]
 
-    def full_for(self, destination: Destination, unsure: bool, free: int, places: int) -> Share | None:
+    def full_for(
+        self, destination: Destination, unsure: bool, answers: bool, free: int, places: int
+    ) -> Share | None:
         """Return the share that prevents a destination from starting a job; None if there is none.
 
-        `places` are left for jobs of its pace, of the free ones.
+        `answers`: it has answered just now. `places` are left for jobs of its pace, of the free ones.
         """
         share = None if destination.holder is None else self._shares.get(destination.holder)
         full = share is not None and (share.held >= 2 * free or (unsure and share.unsure >= free))
         if share is not None and full and not _is_alone(share, destination):
             return share
-        if unsure:
-            theirs, there = self._of(destination.next_submitter, self._addresses.get(destination.name))
-            if theirs is not None and theirs.unsure >= 2 * free:
-                return theirs
-            if there is not None and there.unsure >= 2 * places:
-                return there
-        return None
+        if answers and not unsure:
+            return None
+        submitter = destination.next_submitter
+        theirs = None if submitter is None else self._shares.get(submitter)
+        if theirs is not None and (theirs.held >= ALL_PACES * free or (unsure and theirs.unsure >= 2 * free)):
+            return theirs
+        [there] = self._of(self._addresses.get(destination.name) if unsure else None)
+        return there if there is not None and there.unsure >= 2 * places else None
 
-    def room_for(self, destination: Destination, submitter: bytes | None, unsure: bool, free: int, places: int) -> int:
+    def room_for(
+        self, destination: Destination, submitter: bytes | None, unsure: bool, answers: bool, free: int, places: int
+    ) -> int:
         """Return how many of the free places the next job of a destination, for a submitter, may take."""
         holder, theirs, there = self._of(destination.holder, submitter, self._addresses.get(destination.name))
         room = free
@@ -99,6 +109,8 @@ class Shares:
             room = free if not destination.holder.endswith(b"@") else _room(0, 1 if unsure else 2, free)
         elif holder is not None and not _is_alone(holder, destination):
             room = holder.room(unsure, free)
+        if submitter is not None and not (answers and not unsure):
+            room = min(room, _room(0 if theirs is None else theirs.held, ALL_PACES, free))
         if unsure and submitter is not None:
             room = min(room, _room(0, 2, free) if theirs is None else theirs.unsure_room(free))
         if unsure and there is not None:

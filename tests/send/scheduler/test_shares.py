@@ -158,6 +158,29 @@ def test_strangers_of_one_submitter_that_hang_leave_places_for_another_submitter
     assert started(recorder, fresh, b"uid 1001") == fresh
 
 
+def test_destinations_that_were_prompt_once_and_hang_leave_places_for_another_submitter() -> None:
+    recorder = Recorder(REMOTE)
+    once, prompt = names(b"once%d.example", 300), names(b"prompt%d.example", 20)
+    make_prompt(recorder, once + prompt)
+    assert len(hang(recorder, once, b"uid 1000")) == 219
+    assert started(recorder, prompt, b"uid 1001") == prompt
+
+
+def test_mail_for_a_destination_that_answers_goes_on_though_other_mail_of_its_submitter_hangs() -> None:
+    recorder = Recorder(REMOTE)
+    once = names(b"once%d.example", 300)
+    make_prompt(recorder, [*once, b"large.example"])
+    hang(recorder, once, b"uid 1000")
+    assert not started(recorder, [b"large.example"], b"uid 1000")
+    # Mail of others goes before that of who has his share, also if it comes later.
+    for _ in range(2):
+        recorder.send((b"large.example", 1), known=True, submitter=b"uid 1001")
+    [entry, _] = recorder.start(1100.0)
+    recorder.end(entry, 1100.2)
+    [entry] = recorder.start(1100.2)
+    assert (entry.nexthop, entry.attempt.submitter) == (b"large.example", b"uid 1000")
+
+
 def test_the_first_message_of_a_submitter_does_not_wait_behind_those_of_one_who_has_very_many() -> None:
     recorder = Recorder(REMOTE)
     running = hang(recorder, names(b"dead%d.example", 2000), b"uid 1000")
