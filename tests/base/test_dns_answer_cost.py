@@ -11,20 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.dns_answer_cost import is_costly
-
-
-def exchangers(count: int, labels: int) -> bytes:
-    """Return an answer with `count` MX records whose names share `labels` labels, as a hostile zone can make it."""
-    answer = struct.pack("!6H", 1, 0x8180, 1, count, 0, 0) + b"\1a\7example\0" + struct.pack("!HH", 15, 1)
-    shared = 0
-    for number in range(count):
-        if shared:
-            name = b"\3%03d" % number + struct.pack("!H", 0xC000 | shared)
-        else:
-            shared = len(answer) + 14
-            name = b"\1x" * labels + b"\xc0\x0c"
-        answer += b"\xc0\x0c" + struct.pack("!HHIHH", 15, 1, 0, 2 + len(name), 10) + name
-    return answer
+from support.servers.dns.hostile_answers import exchangers
 
 
 @pytest.mark.parametrize(("count", "labels"), [(13, 118), (64, 118), (400, 118), (400, 2), (100, 40)])

@@ -1,79 +1,158 @@
-"""Mail that would take all places or all of the active set, and how long other mail beside it waits for its start."""
+"""Mail that would take all places, the active set or a daemon's time, and how long other mail beside it waits.
+
+What hangs, or costs much, is one sender's. Others' mail is for prompt hosts or for users, and should start at once.
+"""
 
 import contextlib
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from support.processes.suite import Suite
 from support.queues.letters import Letter
 from support.send.feeding import bulk
-from support.servers.smtp.sink import Tarpit
+from support.servers.dns.hostile_answers import HostileDns
+from support.servers.smtp.dripping import Dripping
+from support.servers.smtp.sink import Sink, Tarpit
 from support.servers.smtp.smtp_sink import SmtpSink
 from support.site import LOCAL, Site
 
-STRANGERS, ZONE, PROGRAMS = "strangers", "zone", "programs"
+STRANGERS, ZONE, PROGRAMS, ONCE_PROMPT = "strangers", "zone", "programs", "once-prompt"
+DRIPS, DNS, CHILDREN, RING = "drips", "dns", "children", "ring"
 HUNG = 20.0  # Seconds after which the jobs of the hog count as slow, and others are measured.
 DEADLINE = 30.0
 RATE = 10.0  # Messages of others a second.
+JOB_SECONDS = 12  # The time limit of a job where a server drips: that to connect and that for a reply.
+RING_FILES = 12
+CHILDREN_EACH = 2000
+DOMAINS_EACH = 60  # Recipients of one message, each of another domain.
+EXCHANGERS, LABELS = 417, 118  # Of a DNS answer: as many as 8 kB hold, and as many labels as a name may have.
 
 
 class Hog(NamedTuple):
-    """Recipients of one sender's messages, those of others', and those of others' that get mail before."""
+    """Recipients of each of one sender's messages, of others' messages, and of messages that are sent before."""
 
-    recipients: list[str]
+    mail: list[list[str]]
     others: list[str]
     known: list[str]
 
 
+class Beside(NamedTuple):
+    """The seconds until the start of others' messages, sorted; all deliveries that were started, and the seconds of
+    the longest one that has ended.
+    """
+
+    delays: list[float]
+    deliveries: int
+    longest: float
+
+
 def hog(kind: str, messages: int, others: int) -> Hog:
-    """Return the mail of a kind: `messages` that hang, and `others` beside them."""
-    if kind == STRANGERS:
-        prompt = [f"a@prompt{number % 3}.test" for number in range(others)]
-        return Hog([f"a@d{number}.example" for number in range(messages)], prompt, prompt[:3])
+    """Return the mail of a kind: `messages` that hang or cost much, and `others` beside them."""
+    strangers = [f"a@d{number}.example" for number in range(messages)]
+    prompt = [f"a@prompt{number % 3}.test" for number in range(others)]
+    users = [f"user{number}@{LOCAL}" for number in range(others)]
+    if kind in (STRANGERS, DRIPS):
+        return Hog(_alone(strangers), prompt, prompt[:3])
+    if kind == ONCE_PROMPT:
+        return Hog(_alone(strangers), prompt, [*prompt[:3], *strangers])
     if kind == ZONE:
         fresh = [f"a@fresh{number}.test" for number in range(others)]
-        return Hog([f"a@h{number}.evil.example" for number in range(messages)], fresh, [])
-    users = [f"user{number}@{LOCAL}" for number in range(others)]
-    return Hog([f"hog-{number}@{LOCAL}" for number in range(messages)], users, [])
+        return Hog(_alone([f"a@h{number}.evil.example" for number in range(messages)]), fresh, [])
+    if kind == DNS:
+        return Hog([[f"a@d{at}.m{each}.example" for at in range(DOMAINS_EACH)] for each in range(messages)], prompt, [])
+    return Hog(_alone([f"hog-{number}@{LOCAL}" for number in range(messages)]), users, [])
+
+
+def _alone(recipients: list[str]) -> list[list[str]]:
+    return [[each] for each in recipients]
 
 
 class Starts:
-    """Follows the log: when the first delivery to each recipient was started, per message."""
+    """Follows the log: when the first delivery of each message was started, and how long the longest one took."""
 
     def __init__(self) -> None:
         self.times: dict[str, float] = {}
+        self.deliveries = 0
+        self.longest = 0.0
+        self._running: dict[str, float] = {}
 
     def hear(self, line: str) -> None:
         """Take a line of the log."""
+        now = time.monotonic()
         if line.startswith("starting delivery "):
-            self.times.setdefault(line.split(" ")[4], time.monotonic())
+            words = line.split(" ")
+            self.deliveries += 1
+            self.times.setdefault(words[4], now)
+            self._running[words[2]] = now
+        elif ended := re.match(r"delivery (\d+): (success|failure|deferral)", line):
+            self.longest = max(self.longest, now - self._running.pop(f"{ended[1]}:", now))
+
+
+def _no_change() -> None:
+    """What a hog does between the messages that are sent before, and its own."""
 
 
 @contextlib.contextmanager
-def ports() -> Iterator[tuple[int, int]]:
-    """Give the ports of a tarpit and of a prompt server."""
-    with Tarpit(room=1000) as tarpit, SmtpSink(keep=False) as sink:
-        yield tarpit.port, sink.port
+def _strange_hosts(site: Site, kind: str) -> Iterator[Callable[[], None]]:
+    """Let the hosts of `.example` be those of a kind; give what makes them hang after the messages before."""
+    change: Callable[[], None] = _no_change
+    with contextlib.ExitStack() as stack:
+        sink = stack.enter_context(SmtpSink(keep=False))
+        routes = f".test:127.0.0.1:{sink.port}\n"
+        limits = [".example concurrency=20", ".test concurrency=20", f"127.0.0.1:{sink.port} concurrency=250"]
+        if kind == DNS:
+            dns = stack.enter_context(HostileDns(EXCHANGERS, LABELS))
+            site.control("resolver", f"127.0.0.1:{dns.port}\n")
+        else:
+            if kind == ONCE_PROMPT:
+                once = stack.enter_context(Sink())
+                port = once.port
 
-
-def delays_beside(site: Site, mail: Hog) -> list[float]:
-    """Return the seconds until the start of the messages of others, sorted, while the hog's hang."""
-    with ports() as (tarpit, sink):
-        site.control("smtproutes", f".example:127.0.0.1:{tarpit}\n.test:127.0.0.1:{sink}\n")
+                def change() -> None:
+                    once.hold_after = 0
+            elif kind == DRIPS:
+                port = stack.enter_context(Dripping()).port
+                site.control("timeoutconnect", "2\n")
+                site.control("timeoutremote", f"{JOB_SECONDS - 2}\n")
+            else:
+                port = stack.enter_context(Tarpit(room=1000)).port
+            routes += f".example:127.0.0.1:{port}\n"
+            limits.append(f"127.0.0.1:{port} concurrency=250")
+        site.control("smtproutes", routes)
         # With a line of its own each domain is a destination, as with a host of its own.
-        limits = [".example concurrency=20", ".test concurrency=20"]
-        limits += [f"127.0.0.1:{port} concurrency=250" for port in (tarpit, sink)]
         site.control("destinationlimits", "\n".join([*limits, ""]))
+        yield change
+
+
+def _users(site: Site, kind: str) -> None:
+    """Let the addresses of the local hog do what they are for."""
+    if kind == RING:
+        forwards = "".join(f"&hog-{number}@{LOCAL}\n" for number in range(RING_FILES)).encode()
+        for number in range(RING_FILES):
+            site.mail.qmail(f".qmail-hog-{number}", forwards)
+    elif kind == CHILDREN:
+        # queue-local ends all of the session of a delivery whose process has been killed.
+        loop = b"|i=0; while [ $i -lt %d ]; do sleep 60 & i=$((i+1)); done; kill -9 $PPID\n" % CHILDREN_EACH
+        site.mail.qmail(".qmail-hog-default", loop)
+    else:
         site.mail.qmail(".qmail-hog-default", b"|sleep 60\n")
+
+
+def measure_beside(site: Site, kind: str, mail: Hog) -> Beside:
+    """Send the mail of others while the hog's hangs or costs much."""
+    with _strange_hosts(site, kind) as change:
+        _users(site, kind)
         starts = Starts()
         with Suite(site.home, on_line=starts.hear) as suite:
             try:
-                _send(site, "known", mail.known)
+                _send(site, "known", _alone(mail.known))
                 until = time.monotonic() + DEADLINE
-                while suite.count("end msg .*") < len(mail.known) and time.monotonic() < until:
+                while suite.count("^end msg .*") < len(mail.known) and time.monotonic() < until:
                     time.sleep(0.1)
-                _send(site, "hog", mail.recipients)
+                change()
+                _send(site, "hog", mail.mail)
                 time.sleep(HUNG)
                 letters = [Letter(f"o{at}", f"other{at}@me.example.org", [to]) for at, to in enumerate(mail.others)]
                 queued = bulk(site.home, letters, pace=RATE)
@@ -81,11 +160,12 @@ def delays_beside(site: Site, mail: Hog) -> list[float]:
                 while time.monotonic() < until and any(str(each.message) not in starts.times for each in queued):
                     time.sleep(0.1)
                 late = time.monotonic()
-                return sorted(max(0.0, starts.times.get(str(each.message), late) - each.time) for each in queued)
+                delays = sorted(max(0.0, starts.times.get(str(each.message), late) - each.time) for each in queued)
+                return Beside(delays, starts.deliveries, starts.longest)
             finally:
                 suite.kill()
 
 
-def _send(site: Site, name: str, recipients: list[str]) -> None:
-    letters = [Letter(f"{name}{at}", f"{name}@me.example.org", [to]) for at, to in enumerate(recipients)]
+def _send(site: Site, name: str, mail: list[list[str]]) -> None:
+    letters = [Letter(f"{name}{at}", f"{name}@me.example.org", to) for at, to in enumerate(mail)]
     bulk(site.home, letters, group=50)
