@@ -1,5 +1,6 @@
 """Daemons killed with SIGKILL at random moments: every recipient gets every message, whole, and nothing is left."""
 
+import os
 import random
 import time
 from collections import Counter
@@ -121,6 +122,24 @@ def test_the_loss_of_a_daemon_that_delivers_nothing_repeats_nothing(site: Site) 
         told, repeats = kill_daemons(site, sink, rounds, 40 * len(rounds.names))
     # What was in flight when the daemon died was finished, and its verdicts were kept.
     assert repeats == 0, told
+
+
+def test_a_supervisor_kills_no_run_that_has_ended_whose_number_may_be_anothers(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    real = os.killpg
+
+    def kill(group: int, number: int) -> None:
+        killed.append(group)
+        real(group, number)
+
+    with open(os.devnull, "wb") as log, Supervisor(site.home, log=log.fileno()) as supervisor:
+        first = supervisor.current
+        supervisor.kill("queue-send", 0, None)
+        wait_until(lambda: supervisor.current is not first and supervisor.pid_of("queue-todo"), why="the second run")
+        monkeypatch.setattr(os, "killpg", kill)
+    assert killed == [supervisor.current.process.pid] != [first.process.pid]
 
 
 @pytest.mark.exhaustive

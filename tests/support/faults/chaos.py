@@ -57,8 +57,11 @@ class Supervisor:
 
     @staticmethod
     def _close(run: Suite) -> None:
-        """Make an end of a run. Every process of it holds its log open, so a log that has ended tells of them all."""
-        if run._reader.is_alive() or run.process.stdout is None:
+        """Make an end of a run. Every process of it holds its log open, so a log that has ended tells of them all.
+
+        A run that has ended, perhaps minutes ago, is not killed: another suite may have the number of its group by now.
+        """
+        if run._reader.is_alive() or run.process.poll() is None:
             run.kill()
         run._reader.join(300)
         run.process.wait(300)
