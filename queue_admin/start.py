@@ -44,6 +44,8 @@ Where control/queues names several queues, --queue starts the daemons of one, an
 NOTHING: Mapping[int, int] = {}
 # Our pipe ends are kept above this number, so that they do not collide with the numbers that the daemons expect.
 HIGH = 64
+# Above that number: pipes, sockets, and what is open for a moment.
+FILES_MIN = 2 * HIGH
 
 
 class DaemonSpec(NamedTuple):
@@ -289,6 +291,7 @@ def run(home: Home, notification: dict[str, str]) -> None:
     notification: the variables that name the supervisor to queue-send.
     """
     guard_descriptors()
+    processes.require_files(FILES_MIN)
     accounts = choose_accounts(home)
     check_same_owner(home)
     read_me(home)
@@ -348,6 +351,7 @@ def run_intake(home: Home) -> None:
     guard_descriptors()
     if not home.several:
         raise Usage(f"{home.path} has one queue, whose queue-start starts queue-intake too; {USAGE}")
+    processes.require_files(FILES_MIN)
     accounts = choose_accounts(home)
     read_me(home)
     check_modes(home)

@@ -461,7 +461,10 @@ def main(argv: list[str]) -> int:
         home = take_daemon_home(argv, USAGE, HELP)
         if home is None:
             return 0
-        intake = Intake(home)
+        try:
+            intake = Intake(home)
+        except OSError as error:
+            raise Temporary(f"unable to start: {error}") from error
         while not intake.over:
             intake.turn()
     except Failure as failure:

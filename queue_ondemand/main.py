@@ -175,7 +175,7 @@ def check_descriptors() -> None:
 def serve(home: Home) -> int:
     """Run the loop; return the exit code."""
     try:
-        daemon = OnDemandDaemon(home, processes.raise_file_limit())
+        daemon = OnDemandDaemon(home, processes.count_deliveries(processes.raise_file_limit()))
     except PeerLost:
         return 0
     gc.freeze()

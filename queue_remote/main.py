@@ -22,7 +22,12 @@ import stat
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from queue_base.daemon.processes import fill_standard_descriptors, raise_file_limit
+from queue_base.daemon.processes import (
+    count_deliveries,
+    fill_standard_descriptors,
+    raise_file_limit,
+    require_files,
+)
 from queue_base.daemon.signals import ignore, keep_children
 from queue_base.durable import write_all
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
@@ -33,6 +38,7 @@ from queue_wire.pipes.report import PERMANENT
 T = TypeVar("T")
 
 PROGRAM = "queue-remote"
+FILES_MIN = 32
 USAGE = """usage: queue-remote [--home HOME] [--queue NAME]
        queue-remote [--home HOME] [--trace] HOST SENDER RECIPIENT... <message
        queue-remote [--home HOME] --route NEXTHOP
@@ -68,7 +74,7 @@ def run_daemon(home: Home) -> int:
     asyncio.set_event_loop(loop)
     daemon = RemoteDaemon(home, loop)
     try:
-        daemon.start(raise_file_limit())
+        daemon.start(count_deliveries(raise_file_limit()))
     except OSError as error:
         complain(PROGRAM, f"fatal: unable to watch fd 0: {reason(error)}; it must be a pipe from queue-send")
         return EXIT_TEMPORARY
@@ -148,6 +154,7 @@ def main(argv: list[str]) -> int:
         home, operands = take_queue(*take_home(argv[2:] if tracing else argv[1:]))
         if take_help(operands, USAGE):
             return 0
+        require_files(FILES_MIN)
         if operands[:1] == ["--trace"]:
             tracing = True
             operands = operands[1:]

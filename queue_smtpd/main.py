@@ -20,7 +20,6 @@ pass; 111 if control files cannot be read, or an address cannot be listened on. 
 import asyncio
 import os
 import pwd
-import resource
 import signal
 import socket
 import ssl
@@ -34,7 +33,7 @@ import uvloop
 from queue_base.accounts import SMTPD_ACCOUNT, Owner, become_reader, make_greylist_directory, queue_owner
 from queue_base.control import read_number
 from queue_base.daemon.init_process import leave_process_one
-from queue_base.daemon.processes import fill_standard_descriptors, keep_descriptors
+from queue_base.daemon.processes import fill_standard_descriptors, keep_descriptors, raise_file_limit, require_files
 from queue_base.daemon.signals import ignore, keep_children
 from queue_base.daemon.supervisor import Supervisor, take_variables
 from queue_base.errors import Failure, Permanent, Temporary, Usage, complain
@@ -84,6 +83,7 @@ NO_CERTIFICATE = (
 # Under a super-server each connection is a process of its own, so it has nothing to count.
 _NO_LIMIT = ClientLimit(0, 0)
 LOCAL = "--local"
+FILES_MIN = 64
 
 
 def take_operands(words: list[str]) -> Listener:
@@ -252,7 +252,7 @@ def serve_listeners(home: Home, log: LogWriter) -> None:
     count = read_number(home, "processessmtpd")
     # Until the daemon rereads at HUP, there is nothing to reread.
     ignore(signal.SIGHUP)
-    raise_limit()
+    raise_file_limit()
     given = given_sockets(os.environ, listeners)
     tls, faults = begin_tls(home)
     log.write([alert(fault) for fault in faults])
@@ -307,12 +307,6 @@ def without_submissions(
     return kept, sockets
 
 
-def raise_limit() -> None:
-    """Raise the limit of open files to the hard limit."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def main(argv: list[str]) -> int:
     """Return 0, 100 or 111."""
     leave_process_one()
@@ -325,6 +319,7 @@ def main(argv: list[str]) -> int:
         home, words = take_home(argv[1:])
         if take_help(words, HELP):
             return 0
+        require_files(FILES_MIN)
         local = words == [LOCAL]
         listener = take_operands([] if local else words)
         connection = take_connection()

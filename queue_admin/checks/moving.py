@@ -11,7 +11,6 @@ was not finished, and the next run begins it again: what has both names has the 
 
 import errno
 import os
-import resource
 import stat
 
 from queue_admin.checks.message_paths import KINDS, MARKS, is_ours, is_regular, look_at
@@ -24,12 +23,6 @@ from queue_base.queue.layout import FILE_MODE
 GROUP = 10_000
 HELD_MAX = 16_384  # Descriptors, which are one for each of these directories.
 DIRECTORY_MODE = 0o2700
-
-
-def raise_descriptor_limit() -> None:
-    """Let this process open as many files as it may."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class Mover:

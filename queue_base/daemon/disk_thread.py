@@ -29,6 +29,7 @@ class DiskThread:
     """
 
     def __init__(self) -> None:
+        """Start the thread. Raises OSError."""
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._pieces: SimpleQueue[Piece] = SimpleQueue()
         self._results: deque[tuple[Callable[[Result], None], BaseException | None]] = deque()
@@ -36,7 +37,10 @@ class DiskThread:
         self.done = self.commits = 0
         self.seconds = self.worst = self.commit_seconds = 0.0
         # A daemon thread: if the loop ends by an exception, the process must not wait for a disk that hangs.
-        threading.Thread(target=self._work, name="sync", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, name="sync", daemon=True).start()
+        except RuntimeError as error:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), "a thread") from error
 
     def submit(self, work: Callable[[], None], then: Callable[[Result], None], syncs: bool = True) -> None:
         """Run `work` in the thread, and call `then` with its result in the loop; `syncs` only decides how it counts."""

@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 
+from queue_base.errors import Temporary
 from queue_base.home import Home
 
 # Blocked by queue-start, so that a signal that arrives before queue-send handles it neither kills nor is lost.
@@ -54,13 +55,25 @@ def remote_pipes(remotes: int) -> list[tuple[int, int]]:
 
 
 def raise_file_limit() -> int:
-    """Raise the limit of open files to the hard limit; return how many deliveries it allows a queue-remote at once.
+    """Raise the limit of open files to the hard limit; return that."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def require_files(least: int) -> None:
+    """Raise the limit of open files if it is below `least`. Raises Temporary if the hard limit is, too."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < least and (limit := raise_file_limit()) < least:
+        raise Temporary(f"the limit of open files is {limit}, expected {least} or more (ulimit -n, LimitNOFILE=)")
+
+
+def count_deliveries(files: int) -> int:
+    """Return how many deliveries a limit of open files allows a queue-remote at once.
 
     queue-ondemand has the same limit as its queue-remote, and gives it no more jobs than these.
     """
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return max(1, min(DELIVERIES_MAX, (hard - _OTHER_DESCRIPTORS) // _DELIVERY_DESCRIPTORS))
+    return max(1, min(DELIVERIES_MAX, (files - _OTHER_DESCRIPTORS) // _DELIVERY_DESCRIPTORS))
 
 
 def fill_standard_descriptors() -> None:

@@ -350,11 +350,15 @@ class SpreadWriter(Writer):
             import threading
 
             threads = [threading.Thread(target=commit, args=pair) for pair in groups.items()]
-        for thread in threads:
-            thread.start()
+        for thread, pair in zip(threads, groups.items(), strict=True):
+            try:
+                thread.start()
+            except RuntimeError:
+                commit(*pair)  # There can be no more threads.
         commit(last, group)
         for thread in threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
         if bugs:
             raise bugs[0]
         return failures

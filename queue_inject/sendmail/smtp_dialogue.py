@@ -38,7 +38,10 @@ def serve_smtp(home: Home) -> int:
         raise Temporary(f"unable to run {words[1]}: {reason(error)}; try again") from error
     with ours:
         # The client may go on while this thread waits in read(2); exit does not wait for it.
-        threading.Thread(target=_copy_commands, args=(ours,), daemon=True).start()
+        try:
+            threading.Thread(target=_copy_commands, args=(ours,), daemon=True).start()
+        except RuntimeError as error:
+            raise Temporary(f"unable to serve the client: {error}; try again") from error
         try:
             while data := ours.recv(_CHUNK):
                 write_all(1, data)

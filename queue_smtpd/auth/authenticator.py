@@ -93,6 +93,8 @@ class Authenticator:
             self._note(str(error))
         except OSError as error:
             self._note(f"unable to check passwords: {reason(error)}")
+        except RuntimeError as error:
+            self._note(f"unable to check passwords: {error}")  # There can be no more threads.
         finally:
             self._pending -= 1
         return None

@@ -72,7 +72,7 @@ class Greylist:
         network = counted_networks(address)[1]
         try:
             wait = await asyncio.get_running_loop().run_in_executor(self._pool, self._ask, network, sender, recipient)
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, RuntimeError, sqlite3.Error) as error:  # RuntimeError: there can be no more threads.
             why = reason(error) if isinstance(error, OSError) else str(error)
             self._rest(f"unable to use {self._path}: {why}")
             return 0

@@ -8,13 +8,13 @@ import click
 
 from queue_admin.checks.finding_text import show_finding
 from queue_admin.checks.inspection import inspect
-from queue_admin.checks.moving import raise_descriptor_limit
 from queue_admin.checks.queue_repair import repair
 from queue_admin.checks.structure import find_layout, owner_of_ours, unable
 from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
 from queue_admin.system_accounts import be_owner
+from queue_base.daemon.processes import raise_file_limit
 from queue_base.home import Home
 from queue_base.shell_completion import complete_directory
 
@@ -54,7 +54,7 @@ def command(
     if dry_run:
         each_queue(where, lambda one: _say(one, split, form), heading=form == "text")
         return
-    raise_descriptor_limit()
+    raise_file_limit()
     each_queue(where, lambda one: _mend(one, split, take_over, form), heading=form == "text", apart=True)
 
 
