@@ -3,7 +3,8 @@
 The canonicalization is relaxed/relaxed. dkimpy makes the fields; keys and body hash are ours. Every field of SIGNED
 that the header has is signed, at most TIMES of one name, from the bottom. From is signed once more than it is there,
 and so are the other fields that a header may have only once, if it has them: a field that is added later breaks the
-signature.
+signature. A field with VT, FF or NUL in its value is not signed, and no other of its name, except for From: verifiers
+that are in use take VT and FF for white space, or do not, each in other places.
 
 Canonical is the message on the wire: LF and CRLF are CRLF, every other CR is a space. In the body, runs of spaces and
 tabs become one space, spaces at the end of a line and empty lines at the end are removed (section 3.4.4).
@@ -38,6 +39,7 @@ TIMES = 10
 PLACEHOLDER = b"0" * 60
 POLICY = CanonicalizationPolicy.from_c_value(b"relaxed/relaxed")
 _FIELD = re.compile(rb"([\x21-\x39\x3b-\x7e]+)[ \t]*:")
+_AMBIGUOUS = re.compile(rb"[\0\v\f]")
 _SPACES = re.compile(rb"[ \t]+")
 # Empty lines are counted, and put in pieces of at most this many.
 _LINES = 4096
@@ -100,6 +102,8 @@ def sign_fields(fields: list[tuple[bytes, bytes]], body_hash: bytes, keys: list[
 def signed_names(fields: list[tuple[bytes, bytes]], wanted: Iterable[bytes]) -> list[bytes]:
     """Return the names of the tag h=, in lower case: of the wanted ones those that are there, some once more."""
     counts = Counter(name.lower() for name, _ in fields)
+    for name in {name.lower() for name, value in fields if _AMBIGUOUS.search(value)} - {b"from"}:
+        counts[name] = 0
     names: list[bytes] = []
     for name in wanted:
         more = name == b"from" or (name in _ONCE and counts[name] > 0)

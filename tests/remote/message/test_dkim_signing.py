@@ -89,6 +89,14 @@ def test_what_may_change_on_the_way_leaves_signatures_good(sign: Callable[..., b
     assert ZONE.judge(sent + b"\r\n\r\n") == [True, True]
 
 
+@pytest.mark.parametrize("value", [b"x\v", b"\fx", b"x\vy", b"x\n y\f ", b"\0"])
+def test_fields_that_verifiers_read_differently_are_not_signed(sign: Callable[..., bytes], value: bytes) -> None:
+    sent = sign(MAIL.replace(b"hello", b"hello\nSubject:" + value))
+    assert ZONE.judge(sent) == [True, True]
+    assert sent.count(b"h=from : from : to : to;") == 2
+    assert ZONE.judge(sign(MAIL.replace(b"From: Ann", b"From: An\vn"))) == [True, True]
+
+
 FIELDS = st.sampled_from([b"To: a@b\n", b"Subject: x\n\ty\n", b"Cc:\n", b"List-Id: z\n", b"X-Odd: \xff\n", b"To: c\n"])
 BODY = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"\r\n", b"\n", b"x", b".\n", b"\0", b"\xe4", b"From me\n"])).map(
     b"".join

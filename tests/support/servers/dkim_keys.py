@@ -13,7 +13,8 @@ class DkimZone:
     """The keys of some selectors; `lookup` is dkimpy's dnsfunc."""
 
     def __init__(self) -> None:
-        self._records: dict[bytes, bytes] = {}
+        # By the names that are asked for, with their final dots.
+        self.records: dict[bytes, bytes] = {}
 
     def rsa(self, name: str, bits: int = 2048) -> bytes:
         """Make the key of `selector._domainkey.domain`; return its PEM."""
@@ -30,10 +31,10 @@ class DkimZone:
 
     def _publish(self, name: str, record: bytes) -> None:
         selector, domain = name.split("@")
-        self._records[f"{selector}._domainkey.{domain}.".encode()] = record
+        self.records[f"{selector}._domainkey.{domain}.".encode()] = record
 
     def lookup(self, name: bytes, timeout: int = 5) -> bytes | None:
-        return self._records.get(name)
+        return self.records.get(name)
 
     def judge(self, message: bytes) -> list[bool]:
         """Return for each signature of a message, as it came over the wire, whether it is good."""
