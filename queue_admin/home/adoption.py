@@ -188,7 +188,9 @@ def undo(
             done += _remove_extra(tree)
             maker = Maker(qmailq, tree=tree)
             for kind, (account, directory_mode, file_mode) in QMAIL.items():
-                changer.directory(kind, accounts.owner(account), directory_mode, file_mode, kind in BUCKETED)
+                # qmail does not look at the bit of a class, and a later adopt finds it.
+                kept = KEPT[kind] if kind == "info" else 0
+                changer.directory(kind, accounts.owner(account), directory_mode, file_mode, kind in BUCKETED, kept)
                 tree.sync()
             _give_lock(accounts, tree, maker, changer)
             left = changer.left | _give_rest(home, accounts, alias)
@@ -235,6 +237,11 @@ def _check_can_undo(home: Home, tree: Tree, force: bool, undecided: list[str]) -
         if rejects := tree.list(place):
             where = f"{home.queue}/{place}"
             raise Permanent(f"unable to undo: {where} has {_named(rejects)}; move or remove what is there")
+    if (copies := tree.list(POSTMAN)) and not force:
+        raise Permanent(
+            f"unable to undo: {home.queue}/{POSTMAN} has {_named(copies)}; read them and remove them (queuectl postman),"
+            " or use --force to drop them"
+        )
     marks = [mark for kind in MARKS for mark in _marks(tree, kind) if not _is_stale(tree, mark)]
     if marks and not force:
         raise Permanent(
@@ -291,9 +298,12 @@ def _remove_extra(tree: Tree) -> list[str]:
             for name in tree.list(f"last/{bucket}"):
                 tree.unlink(f"last/{bucket}/{name}")
     # Their messages were sent all the same.
-    for name in tree.list(POSTMAN):
+    copies = tree.list(POSTMAN)
+    for name in copies:
         with unable_to("remove", f"{tree.path}/{POSTMAN}/{name}"):
             tree.unlink(f"{POSTMAN}/{name}")
+    if copies:
+        done.append(f"removed {len(copies)} copies for the postmaster from {tree.path}/{POSTMAN}: {_named(copies)}")
     for name in tree.list("maildrop"):
         with unable_to("remove", f"{tree.path}/maildrop/{name}"):
             if is_temporary(name):

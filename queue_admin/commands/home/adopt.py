@@ -19,7 +19,7 @@ from queue_base.shell_completion import complete_directory
 @click.option("--undo", "back", is_flag=True, help="Give the home back to qmail, with what is in the queue now.")
 @click.option("--as-me", is_flag=True, help="As root: keep the queue as your own, make no accounts.")
 @click.option("--todo", type=click.Choice(["flat", "hashed"]), help="With --undo: what a hashed todo/ becomes.")
-@click.option("--force", is_flag=True, help="With --undo: drop marks of messages, leave lmtp: routes.")
+@click.option("--force", is_flag=True, help="With --undo: drop marks and copies of messages, leave lmtp: routes.")
 @click.pass_context
 def command(context: click.Context, home: str | None, back: bool, as_me: bool, todo: str | None, force: bool) -> None:
     """Take over a qmail home, or give it back.

@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,47 @@ def test_each_damage_is_found_and_mended_and_nothing_deliverable_is_lost(tmp_pat
     assert open_layout(queue.home.queue).split == (damage.split or 3)
     assert not os.path.lexists(f"{queue.home.queue}/repair")
     assert os.path.isdir(f"{queue.home.queue}/pid")
+
+
+def test_copies_for_the_postmaster_get_the_numbers_that_their_files_have_after_a_restore(tmp_path: Path) -> None:
+    home = KnownQueue(tmp_path / "home").home
+    postman = Path(home.queue, "postman")
+    texts = {cause: f"{number}" for number, cause in enumerate(("no-date", "spam", "late"))}
+    for cause, text in texts.items():
+        (postman / cause).write_text(text)
+    numbers = {cause: (postman / cause).stat().st_ino for cause in texts}
+    # The first has the number of the second, and the third one that no file has.
+    for cause, number in (("no-date", numbers["spam"]), ("spam", numbers["spam"]), ("late", 1)):
+        (postman / cause).rename(postman / f"{number}_{cause}")
+    done = repair(home, None, False)
+    assert "copies for the postmaster given their numbers: 2" in done
+    assert {path.name: path.read_text() for path in postman.iterdir()} == {
+        f"{numbers[cause]}_{cause}": text for cause, text in texts.items()
+    }
+
+
+def test_copies_whose_names_change_places_lose_nothing_wherever_the_repair_is_killed(tmp_path: Path) -> None:
+    def build(path: Path) -> tuple[Home, dict[str, str]]:
+        home = KnownQueue(path).home
+        postman = Path(home.queue, "postman")
+        files = [postman / text for text in ("a", "b")]
+        for file in files:
+            file.write_text(file.name)
+        first, second = (file.stat().st_ino for file in files)
+        files[0].rename(postman / f"{second}_spam")
+        files[1].rename(postman / f"{first}_spam")
+        return home, {f"{first}_spam": "a", f"{second}_spam": "b"}
+
+    spare, _ = build(tmp_path / "spare")
+    steps = how_many(lambda: repair(spare, None, False))
+    for step in range(steps):
+        home, expected = build(tmp_path / str(step))
+        with pytest.MonkeyPatch.context() as patch:
+            cut_after(patch, step)
+            with suppress(Cut):
+                repair(home, None, False)
+        repair(home, None, False)
+        assert {path.name: path.read_text() for path in Path(home.queue, "postman").iterdir()} == expected
 
 
 # Of so many steps of a repair one is cut.

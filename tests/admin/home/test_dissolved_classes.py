@@ -150,6 +150,20 @@ def test_adopt_keeps_the_trees_and_undo_moves_them_to_todo(tmp_path: Path) -> No
     assert moved.read_bytes() == TODO and stat.S_IMODE(moved.stat().st_mode) == 0o644
     assert not Path(home.queue, "priority").exists()
     assert unpack_info(classed.info.read_bytes()) == b"a@b"
+    adopt(home, our_owner())
+    # Without it queue-send would not read the class, which is there still.
+    assert stat.S_IMODE(classed.info.stat().st_mode) == 0o600 | CLASS_BIT
+    assert unpack_info_class(classed.info.read_bytes()) == (b"a@b", "bulk")
+
+
+def test_undo_removes_copies_for_the_postmaster_only_with_force_and_names_them(tmp_path: Path) -> None:
+    home = ClassedQueue(tmp_path / "home", True).queue.home
+    adopt(home, our_owner())
+    (Path(home.queue) / "postman" / "17_no-date").write_text("x")
+    with pytest.raises(Permanent, match="postman has 17_no-date; read them"):
+        undo(home, qmail_accounts())
+    done = undo(home, qmail_accounts(), force=True)
+    assert f"removed 1 copies for the postmaster from {home.queue}/postman: 17_no-date" in done
 
 
 def test_undo_refuses_a_tree_with_what_is_no_message_before_anything_has_changed(tmp_path: Path) -> None:
