@@ -239,7 +239,7 @@ def _check_can_undo(home: Home, tree: Tree, force: bool, undecided: list[str]) -
             raise Permanent(f"unable to undo: {where} has {_named(rejects)}; move or remove what is there")
     if (copies := tree.list(POSTMAN)) and not force:
         raise Permanent(
-            f"unable to undo: {home.queue}/{POSTMAN} has {_named(copies)}; read them and remove them (queuectl postman),"
+            f"unable to undo: {home.queue}/{POSTMAN} has {_named(copies)}; read and remove them (queuectl postman),"
             " or use --force to drop them"
         )
     marks = [mark for kind in MARKS for mark in _marks(tree, kind) if not _is_stale(tree, mark)]

@@ -160,7 +160,7 @@ def test_undo_removes_copies_for_the_postmaster_only_with_force_and_names_them(t
     home = ClassedQueue(tmp_path / "home", True).queue.home
     adopt(home, our_owner())
     (Path(home.queue) / "postman" / "17_no-date").write_text("x")
-    with pytest.raises(Permanent, match="postman has 17_no-date; read them"):
+    with pytest.raises(Permanent, match="postman has 17_no-date; read and remove them"):
         undo(home, qmail_accounts())
     done = undo(home, qmail_accounts(), force=True)
     assert f"removed 1 copies for the postmaster from {home.queue}/postman: 17_no-date" in done
