@@ -13,6 +13,7 @@ which a message takes once, so what comes by the same way as before is another m
 
 import os
 import re
+from collections import OrderedDict
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ class DuplicateFilter:
 
     def __init__(self) -> None:
         # By the digest of the message, the way of each address; the message that was used last is the last one.
-        self._sent: dict[bytes, dict[bytes, bytes]] = {}
+        self._sent: OrderedDict[bytes, dict[bytes, bytes]] = OrderedDict()
         self._count = 0
 
     def left(self, passage: Passage, recipients: list[bytes]) -> list[bytes]:
@@ -59,7 +60,7 @@ class DuplicateFilter:
         sent.update([(_key(recipient), passage.way) for recipient in recipients[: ADDRESSES_MAX - before]])
         self._count += len(sent) - before
         while self._count > ADDRESSES_MAX:
-            self._count -= len(self._sent.pop(next(iter(self._sent))))
+            self._count -= len(self._sent.popitem(last=False)[1])
 
     def remove(self, passage: Passage, recipients: list[bytes]) -> None:
         """Note that these recipients, which were added, have not got it after all."""

@@ -3,6 +3,7 @@
 Mail with equal options may share a transaction and a connection; they have the same ConnectionKey object then.
 """
 
+from collections import OrderedDict
 from typing import NamedTuple
 
 from queue_remote.config import RemoteConfig, SourceAddresses
@@ -53,8 +54,8 @@ class OptionChoices:
         self._logins = logins
         self._by_sender = any(file.senders for file in (config.helohost, config.outgoingip, config.programs))
         # By domain, and by the sender's domain if a file has a line for one.
-        self._found: dict[bytes | tuple[bytes, bytes], ConnectionKey] = {}
-        self._keys: dict[DeliveryOptions, ConnectionKey] = {}
+        self._found: OrderedDict[bytes | tuple[bytes, bytes], ConnectionKey] = OrderedDict()
+        self._keys: OrderedDict[DeliveryOptions, ConnectionKey] = OrderedDict()
 
     def find(self, sender: bytes, domain: bytes) -> ConnectionKey:
         """Return the key with the options for mail from a sender to a domain, or to a local recipient (with an @)."""
@@ -63,7 +64,7 @@ class OptionChoices:
         if key is None:
             key = self._found[name] = self.key(self._choose(sender, domain))
             if len(self._found) > KEPT_MAX:
-                del self._found[next(iter(self._found))]
+                self._found.popitem(last=False)
         return key
 
     def key(self, options: DeliveryOptions) -> ConnectionKey:
@@ -73,7 +74,7 @@ class OptionChoices:
             key = self._keys[options] = ConnectionKey(options, self._config)
             if len(self._keys) > KEPT_MAX:
                 # A connection of the old key is not found again, and expires.
-                del self._keys[next(iter(self._keys))]
+                self._keys.popitem(last=False)
         return key
 
     def _choose(self, sender: bytes, domain: bytes) -> DeliveryOptions:

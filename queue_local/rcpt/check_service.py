@@ -18,7 +18,7 @@ import os
 import select
 import socket
 import time
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -84,7 +84,7 @@ class KeptVerdicts:
     """Verdicts of the last seconds by address, at most KEPT_MAX; the oldest is forgotten first."""
 
     def __init__(self) -> None:
-        self._kept: dict[bytes, _KeptVerdict] = {}
+        self._kept: OrderedDict[bytes, _KeptVerdict] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -99,7 +99,7 @@ class KeptVerdicts:
             self._kept.pop(address, None)
             self._kept[address] = _KeptVerdict(letter, text, now + KEPT_SECONDS[letter])
             if len(self._kept) > KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
+                self._kept.popitem(last=False)
 
 
 class _Asker:

@@ -15,6 +15,7 @@ import enum
 import re
 import ssl
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -162,10 +163,10 @@ class StsCache:
     def __init__(self, fetch: Fetch | None = None) -> None:
         """`fetch` replaces fetch_policy."""
         self._fetch = fetch or fetch_policy
-        self._kept: dict[bytes, CachedPolicy] = {}
+        self._kept: OrderedDict[bytes, CachedPolicy] = OrderedDict()
         self._bytes = 0
         # Failures: the id, the reason, and until when the policy is not fetched again.
-        self._failed: dict[bytes, tuple[bytes, str, float]] = {}
+        self._failed: OrderedDict[bytes, tuple[bytes, str, float]] = OrderedDict()
         self._fetching: dict[bytes, asyncio.Task[None]] = {}
         self._free = asyncio.Semaphore(FETCHES_MAX)
 
@@ -234,7 +235,7 @@ class StsCache:
             policy = unpack_policy(text)
         except (NoPolicy, FormatError, OSError) as error:
             while len(self._failed) >= KEPT_MAX:
-                del self._failed[next(iter(self._failed))]
+                self._failed.popitem(last=False)
             self._failed[domain] = found, str(error), boot_seconds() + FAILURE_SECONDS
             return
         self._failed.pop(domain, None)
@@ -247,7 +248,7 @@ class StsCache:
         self._kept[domain] = kept
         self._bytes += _size(kept)
         while len(self._kept) > KEPT_MAX or self._bytes > KEPT_BYTES_MAX:
-            self._bytes -= _size(self._kept.pop(next(iter(self._kept))))
+            self._bytes -= _size(self._kept.popitem(last=False)[1])
 
 
 def boot_seconds() -> float:

@@ -31,6 +31,7 @@ disk thread works on the marks of a message, the message does not end.
 """
 
 import select
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
@@ -139,7 +140,7 @@ class Messages:
         self._unread_marks = set(store.held)
         self.changes = MessageChanges(log, disk, events)
         # The messages that queue-todo could not classify, the latest at the end.
-        self.deferrals: dict[int, ClassifyDeferral] = {}
+        self.deferrals: OrderedDict[int, ClassifyDeferral] = OrderedDict()
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Do not wait if there are events, or after the loss of queue-clean: `run` then says what is gone with it."""
@@ -265,7 +266,7 @@ class Messages:
         self.deferrals.pop(deferral.message, None)
         self.deferrals[deferral.message] = deferral
         if len(self.deferrals) > DEFERRALS_MAX:
-            del self.deferrals[next(iter(self.deferrals))]
+            self.deferrals.popitem(last=False)
         if deferral.message in self.store.held:
             self.carry_out_order(deferral.message, self._clock.now())
 

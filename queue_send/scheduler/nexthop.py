@@ -6,6 +6,7 @@ domain with a line in destinationlimits, destinationrate or ondemand is a nextho
 mail. For local mail it is the recipient, or the LMTP servers that localroutes names for it.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
 
 from queue_send.scheduler.model import Recipient
@@ -76,7 +77,7 @@ class NexthopChoices:
         self._local_routes = local_routes or {}
         self._prepends = prepends or {}
         self._lines = lines
-        self._kept: dict[bytes, Nexthop] = {}
+        self._kept: OrderedDict[bytes, Nexthop] = OrderedDict()
 
     def choose(self, address: bytes) -> Nexthop:
         """Return the nexthop of a remote recipient."""
@@ -89,7 +90,7 @@ class NexthopChoices:
                 found = choose_nexthop(self._routes, self._lines, domain)
             self._kept[domain] = found
             if len(self._kept) > KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
+                self._kept.popitem(last=False)
         return found
 
     def route_local(self, address: bytes) -> bytes | None:

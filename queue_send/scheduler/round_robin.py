@@ -19,7 +19,7 @@ A destination whose next job is of the first class comes before all those whose 
 that after FLOOR of them comes one of the others.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 
 from queue_send.scheduler.destination import Destination, WaitQueue
 from queue_send.scheduler.model import Entry
@@ -60,8 +60,8 @@ class RoundRobin:
         self._credit = 0  # How many of the first class have started while one of a lower class was ready.
         # Average seconds of a job; the latest at the end. Those of slow destinations are apart, so that very many of
         # them do not make the others forgotten.
-        self._seconds: dict[bytes, float] = {}
-        self._slow_seconds: dict[bytes, float] = {}
+        self._seconds: OrderedDict[bytes, float] = OrderedDict()
+        self._slow_seconds: OrderedDict[bytes, float] = OrderedDict()
         self._running = [0, 0, 0, 0]
         self._total = 0
         self._shares = Shares()
@@ -294,7 +294,7 @@ class RoundRobin:
         known = self._slow_seconds if average > LONG else self._seconds
         known[name] = average
         if len(known) > KNOWN_MAX:
-            del known[next(iter(known))]
+            known.popitem(last=False)
 
     def forget(self, nexthop: bytes) -> None:
         """Remove the average of a destination whose host failed."""
