@@ -15,6 +15,7 @@ import asyncio
 import random
 import socket
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -86,7 +87,7 @@ class AnswerCache:
 
     def __init__(self, size: int = CACHE_SIZE) -> None:
         self._size = size
-        self._kept: dict[Question, tuple[float, DnsAnswer]] = {}
+        self._kept: OrderedDict[Question, tuple[float, DnsAnswer]] = OrderedDict()
 
     def get(self, question: Question) -> DnsAnswer | None:
         """Return the cached answer, None if there is none or it has expired."""
@@ -103,7 +104,7 @@ class AnswerCache:
         if seconds <= 0:
             return
         while len(self._kept) >= self._size:
-            del self._kept[next(iter(self._kept))]
+            self._kept.popitem(last=False)
         self._kept[question] = time.monotonic() + seconds, answer
 
 
