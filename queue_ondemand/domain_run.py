@@ -7,7 +7,7 @@ next group is taken when the last one is over, so that the mail of a domain is d
 A run of another purpose tries nothing. One for expiry takes the groups of messages that have expired, and ends at the
 first cluster that has none; those for the administrator's orders take the messages that were chosen, or all.
 
-What is on hold is neither tried nor expires; orders take it.
+What is on hold is neither tried, nor requeued, nor does it expire; orders to delete or bounce take it.
 """
 
 from collections import deque
@@ -122,7 +122,7 @@ class DomainRun:
         self._from = 0
         if self.purpose is Purpose.EXPIRY and not wanted:
             self._clusters.clear()
-        if self.purpose in (Purpose.DELIVERY, Purpose.EXPIRY) and held:
+        if self.purpose in (Purpose.DELIVERY, Purpose.EXPIRY, Purpose.REQUEUE) and held:
             whole = WHOLE in held
             wanted = [record for record in wanted if not whole and record.stored.long_id not in held]
         if len(wanted) < len(records):

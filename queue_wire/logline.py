@@ -108,6 +108,11 @@ def hold_message(message: int, reason: bytes) -> bytes:
     return _spaced(b"hold msg %d: " % message, reason.decode("utf-8", "backslashreplace"))
 
 
+def requeue_message(message: int, old: str, new: str) -> bytes:
+    """The message has another birth, and so another long id, by the administrator."""
+    return b"requeue msg %d: %s is %s now" % (message, old.encode(), new.encode())
+
+
 def release_message(message: int) -> bytes:
     """The message is no longer held or corrupt."""
     return b"release msg %d" % message

@@ -15,7 +15,7 @@ from queue_base.queue import hold_marks as marks
 from queue_base.queue.layout import Layout, is_there
 from queue_base.queue.removal import remove_messages
 from queue_wire.admin import socket as wire
-from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Request, Response
+from queue_wire.admin.socket import GONE, NEWS, ON_HOLD, TROUBLE, Note, Request, Response
 from queue_wire.files.hold_mark import HoldMark, HoldOrder, order_mark
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
@@ -92,6 +92,8 @@ class OfflineQueue:
                 marks.mark(layout, message, HoldMark(request.reason), commit)
             elif order is not None:
                 self._note(TROUBLE, name, order.value.decode())
+            else:
+                self._note(ON_HOLD, name, marks.KEEPS_REASON)
             return held is None
         if command == wire.RELEASE:
             marks.unmark(layout, message, commit)
@@ -117,6 +119,8 @@ class OfflineQueue:
             self._note(NEWS, name, "bounces when queue-send starts")
             return True
         if queued or corrupt or (held is not None and command in _FLUSHES):
+            if command in _FLUSHES and held is not None and order is None:
+                self._note(ON_HOLD, name, marks.STAYS_HELD)
             if command == wire.REQUEUE:
                 self._note(TROUBLE, name, "it is not classified, or corrupt, and cannot have a new birth")
             return False

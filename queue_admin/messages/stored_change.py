@@ -81,7 +81,7 @@ class StoredChange:
     """What a command is to change: messages that a person named, or all that match.
 
     `messages` are long ids by domain; `whole` are the domains of which all was chosen. `requeued` are those that were
-    requeued while the order was waited for, under new ids.
+    requeued while the order was waited for, under new ids. `on_hold` is how many are on hold and were left as they are.
     """
 
     def __init__(self, home: Home, layout: Layout, mail: StoredMail, selectors: Selectors, now: float) -> None:
@@ -93,29 +93,39 @@ class StoredChange:
         self.messages: dict[bytes, dict[str, None]] = {}
         self.whole: set[bytes] = set()
         self.requeued: list[RequeuedMessage] = []
+        self.on_hold = 0
 
     @property
     def count(self) -> int:
         """How many messages were chosen."""
         return sum(map(len, self.messages.values()))
 
-    def take_named(self, found: Iterable[StoredMessage], held: bool = False) -> None:
-        """Take those of the messages that match; with `held` only those on hold."""
+    def take_named(self, found: Iterable[StoredMessage], held: bool | None = None) -> None:
+        """Take those of the messages that match; only those on hold, or not on hold, if `held` is not None."""
         for message in found:
             chosen = self._mail.choose(message, self._selectors, self._now)
-            if chosen is not None and not chosen.ordered and (chosen.held is not None or not held):
+            if chosen is None or chosen.ordered:
+                continue
+            if held in (None, chosen.held is not None):
                 self.messages.setdefault(chosen.domain, {})[chosen.long_id] = None
+            elif chosen.held is not None:
+                self.on_hold += 1
 
-    def take_matching(self, held: bool = False) -> None:
-        """Take all that match; with `held` only those on hold."""
+    def take_matching(self, held: bool | None = None) -> None:
+        """Take all that match, likewise."""
         self.take_named(self._mail.messages(self._selectors, self._now), held)
         if self._selectors.of_domain_alone:
             self.whole = set(self.messages)
 
     def hold(self, why: bytes) -> None:
-        """Put them on hold. Raises Temporary."""
+        """Put them on hold; what is on hold already keeps its reason. Raises Temporary."""
         for domain, names in self.messages.items():
             marks = [WHOLE] if domain in self.whole else list(names)
+            there = {mark for mark in marks if os.path.lexists(f"{self._place(domain, HOLD_DIRECTORY)}/{mark}")}
+            marks = [mark for mark in marks if mark not in there]
+            for name in list(names) if WHOLE in there else there:
+                del names[name]
+                self.on_hold += 1
             self._change(domain, HOLD_DIRECTORY, dict.fromkeys(marks, why + b"\n"))
         self._tell(HOLDS)
 

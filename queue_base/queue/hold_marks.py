@@ -20,6 +20,9 @@ from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
 REASON_MAX = 500  # Bytes.
+# What is said of a message on hold that is to be tried, or held once more.
+STAYS_HELD = "it is on hold, and is not tried; queuectl release releases it"
+KEEPS_REASON = "it was on hold already, and keeps its reason"
 _MARK_MAX = 65536  # Bytes of a file in hold/.
 KINDS = ("hold", "corrupt")
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))

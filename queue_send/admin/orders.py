@@ -26,6 +26,7 @@ from queue_wire.admin.returning import RecipientSelector
 from queue_wire.admin.socket import (
     GONE,
     NEWS,
+    ON_HOLD,
     TROUBLE,
     Note,
     Request,
@@ -273,6 +274,9 @@ class Orders:
 
     def _flush(self, selected: Selected, selector: RecipientSelector) -> Response:
         messages = self._messages
+        for message in selected.messages:
+            if message in self._store.held and messages.order_of(message) is None:
+                selected.note(ON_HOLD, message, marks.STAYS_HELD)
         free = self._those(selected.messages, self._store.may_be_tried, selected)
         if not selector.any:
             return Response(sum(messages.make_due(message) for message in free), selected.notes)
@@ -361,6 +365,7 @@ class Orders:
             selected.note(TROUBLE, message, given.value.decode())
             return False
         if order is None and message in self._store.held:
+            selected.note(ON_HOLD, message, marks.KEEPS_REASON)
             return False
         if given is not None and given == order:
             self._messages.carry_out_order(message, self._clock.now())
@@ -438,7 +443,9 @@ class Orders:
             marks.set_birth(self._layout, message, birth, commit)
 
         def then(message: int) -> None:
-            selected.note(NEWS, message, f"is {pack_long_id(message, birth)} now")
+            new = pack_long_id(message, birth)
+            self._log.put(logline.requeue_message(message, selected.names[message], new))
+            selected.note(NEWS, message, f"is {new} now")
             if message not in self._store.held:
                 self._messages.make_due(message)
                 self._messages.withdraw(message, self._clock.now())

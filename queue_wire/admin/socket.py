@@ -7,7 +7,7 @@
 The arguments of release, requeue, delete, bounce and flush are long ids, at most IDS_MAX; those of hold are the reason
 and long ids; those of bounce-some and flush-some are a recipient and a domain, one of them perhaps empty, and long ids;
 those of probe are domains. A note is a letter and a text: `-` there is no such message (any more), `!`
-the message could not be changed, `=` information.
+the message could not be changed, `*` it is on hold, and stays as it is, `=` information.
 
 The arguments of resubmit are long ids, or none for all messages that wait in todo/.
 
@@ -61,7 +61,8 @@ CHANNELS = (b"local", b"remote")
 GONE = b"-"
 TROUBLE = b"!"
 NEWS = b"="
-_LETTERS = GONE + TROUBLE + NEWS
+ON_HOLD = b"*"
+_LETTERS = GONE + TROUBLE + NEWS + ON_HOLD
 
 
 class Request(NamedTuple):
@@ -77,7 +78,7 @@ class Request(NamedTuple):
 
 
 class Note(NamedTuple):
-    """GONE, TROUBLE or NEWS, and a text without NUL."""
+    """GONE, TROUBLE, NEWS or ON_HOLD, and a text without NUL."""
 
     letter: bytes
     text: bytes

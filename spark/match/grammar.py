@@ -39,6 +39,7 @@ TEMPLATES = (
     ("hold", "hold msg {message}: {why$$}"),
     ("delete", "delete msg {message}: {why$$}"),
     ("release", "release msg {message}"),
+    ("requeue", "requeue msg {message}: {why$$}"),
     ("dest", "dest {nexthop$} dead: {text$$}"),
     ("dest", "dest {nexthop$} alive: {text$$}"),
     ("ondemand_stored", "ondemand {domain$} stored {id$}: bytes {bytes} from <{sender$}> to {recipient$}"),

@@ -34,7 +34,7 @@ _ONDEMAND = frozenset(f"ondemand_{word}" for word in ("stored", "done", "stays",
 # All kinds of the grammar; those that no rule above takes are counted, no more.
 TAKEN = frozenset((
     *_RULED, *_ONDEMAND, *smtp_log.RULED, *smtp_log.COUNTED, "smtp_start", "smtp_gone", "tcpserver",
-    "status", "exiting", "done", "corrupt", "dest", "delay", "ondemand", "inflow", "config", "warning",
+    "status", "exiting", "done", "corrupt", "dest", "delay", "requeue", "ondemand", "inflow", "config", "warning",
 ))  # fmt: skip
 
 # How the trouble of a stream begins that is a bug here, not a log that cannot be read.

@@ -175,6 +175,36 @@ def test_a_message_is_put_on_hold_and_released(site: Site) -> None:
     assert DomainStore(site.home.queue).held(NET) == frozenset()
 
 
+def test_a_stored_message_on_hold_keeps_its_reason_and_is_not_requeued(site: Site) -> None:
+    site.run("hold", site.id("one"), "--reason", "ask Jo")
+    assert site.run("hold", site.id("one"), "--reason", "new") == ["held 0 messages"]
+    assert site.err.err == "1 stored message on hold already, with the reason as it was\n"
+    assert site.run("requeue", site.id("one"), site.id("three")) == [
+        "requeued 1 stored message of example.net when queue-ondemand comes to it"
+    ]
+    assert site.err.err == "1 stored message on hold and not requeued; queuectl release releases them\n"
+    assert [order.ids for order in site.orders(NET)] == [frozenset([site.id("three")])]
+    assert site.run("flush", site.id("one")) == ["flushed 0 messages"]
+    assert site.err.err == "1 stored message on hold and not tried; queuectl release releases them\n"
+
+
+def test_stored_shows_holds_and_orders(site: Site) -> None:
+    site.run("hold", site.id("one"), "--reason", "ask Jo")
+    site.run("hold", "--domain", "example.com", "--reason", "moving")
+    site.run("delete", site.id("three"))
+    com, net = site.run("stored")
+    assert com.endswith("ondemand; on hold: moving") and net.endswith("ondemand; 1 message on hold; ordered: delete")
+    facts = [json.loads(line) for line in site.run("stored", "--format", "json")]
+    assert [(each["held"], each["hold"], each["orders"]) for each in facts] == [
+        (1, "moving", []), (1, None, ["delete"]),
+    ]  # fmt: skip
+    assert [line.lower().split("@example.net", 1)[1] for line in site.run("stored", "example.net")] == [
+        " held: ask jo", " held: ask jo", " ordered: delete",
+    ]  # fmt: skip
+    facts = [json.loads(line) for line in site.run("stored", "example.net", "--format", "json")]
+    assert [(each["held"], each["ordered"]) for each in facts] == [("ask Jo", "")] * 2 + [(None, "delete")]
+
+
 def test_a_domain_is_put_on_hold_as_a_whole(site: Site) -> None:
     site.run("hold", "--domain", "example.net", "--reason", "moving")
     assert DomainStore(site.home.queue).held(NET) == {"all"}
@@ -328,7 +358,7 @@ def test_what_cannot_be_read_of_one_domain_is_named_and_the_others_are_shown(dam
 
 def test_what_can_be_read_is_changed_though_another_domain_cannot_be_read(damaged: Site) -> None:
     assert "1 stored message" in damaged.run("hold", damaged.id("one"))[-1]
-    assert "2 stored messages" in damaged.run("hold", "--state", "stored", "--reason", "x", code=111)[-1]
+    assert "1 stored message" in damaged.run("hold", "--state", "stored", "--reason", "x", code=111)[-1]
     assert "example.com/1.cluster: is a directory" in damaged.err.err
     assert "1 stored message" in damaged.run("delete", "--state", "stored", "--sender", "joe@example.org", code=111)[-1]
     assert [order.ids for order in damaged.orders(NET)] == [{damaged.id("one")}]

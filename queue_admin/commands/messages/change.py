@@ -42,6 +42,7 @@ from queue_wire.admin.socket import (
     HOLD,
     IDS_MAX,
     NEWS,
+    ON_HOLD,
     PROBE,
     TROUBLE,
     Request,
@@ -107,7 +108,7 @@ VERBS = {
     "requeue": Verb(
         "requeued",
         "Give messages a new birth: they are due at once and have their whole lifetime again.",
-        "They get new long ids, which are printed.",
+        "They get new long ids, which are printed. What is on hold stays so; stored mail on hold stays stored.",
         ["requeue --domain example.net", "requeue 457-h5x3k2j1z9"],
     ),
     "delete": Verb(
@@ -135,6 +136,14 @@ VERBS = {
         ["flush --domain example.net", "flush 457-h5x3k2j1z9"],
         on_whole=False,
     ),
+}
+
+
+# What is said of messages on hold that a command has left as they are.
+_STAY = {
+    "hold": "already, with the reason as it was",
+    "flush": "and not tried; queuectl release releases them",
+    "requeue": "and not requeued; queuectl release releases them",
 }
 
 
@@ -219,10 +228,11 @@ def _run_in(
         """Choose among what is stored; ids have been looked for by then."""
         if not has_stored:
             return
+        wanted = {"release": True, "requeue": False, "flush": False}.get(verb)
         if ids:
-            stored.take_named(stored_ids.found, held=verb == "release")
+            stored.take_named(stored_ids.found, wanted)
         else:
-            stored.take_matching(held=verb == "release")
+            stored.take_matching(wanted)
 
     if options["dry_run"]:
         chosen = choose(layout, selectors, names, now, None, False, verb == "release")
@@ -266,7 +276,7 @@ def _run_in(
 
 def _change_stored(home: Home, verb: str, change: "_Change", stored: StoredChange, reason: bytes) -> bool:
     """Change what is stored for on-demand domains, and say what was done to all messages; return whether any was."""
-    done = True
+    done, any_stored = True, stored.count + stored.on_hold > 0
     try:
         if not stored.count:
             pass
@@ -282,9 +292,10 @@ def _change_stored(home: Home, verb: str, change: "_Change", stored: StoredChang
     for message in stored.requeued:
         new = "in the queue now" if message.new == "-" else f"{message.new} now"
         print(_with_queue_ids(home, f"{message.old}: is {new}, from {message.domain.decode('ascii', 'replace')}"))
+    _print_on_hold(_stored_messages, stored.on_hold, verb)
     when = "" if done else " when queue-ondemand comes to it"
     print(f"{_account(home, VERBS[verb].done, change.touched, stored=stored)}{when}")
-    return change.found or stored.count > 0
+    return change.found or any_stored
 
 
 def _account(home: Home, done: str, count: int, others: int = 0, stored: StoredChange | None = None) -> str:
@@ -327,6 +338,7 @@ def _flush(home: Home, change: "_Change", stored: StoredChange, by_message: bool
     except Temporary:
         print(_account(home, done, change.touched))
         raise
+    _print_on_hold(_stored_messages, stored.on_hold, "flush")
     count = flushed.delivered
     if change.touched or not count:
         print(_account(home, done, change.touched))
@@ -341,7 +353,13 @@ def _flush(home: Home, change: "_Change", stored: StoredChange, by_message: bool
         name = domain.decode("ascii", "replace")
         why = f"{name} has no line in control/ondemand any more, so it is not known how its mail is to be delivered"
         print(f"{why}; queuectl requeue --domain {name} sends it by normal routing", file=sys.stderr)
-    return change.found or count > 0
+    return change.found or count + stored.on_hold > 0
+
+
+def _print_on_hold(counted: Callable[[int], str], count: int, verb: str) -> None:
+    """Say of so many messages that they stay on hold as they are."""
+    if count:
+        print(f"{counted(count)} on hold {_STAY[verb]}", file=sys.stderr)
 
 
 def _print_held(domains: Iterable[bytes]) -> None:
@@ -406,7 +424,7 @@ class _Change:
         self._selectors = selectors
         self._reason = reason
         self._others = 0
-        self.touched = self._asked = self._gone = 0
+        self.touched = self._asked = self._gone = self._held = 0
         self.trouble = False
 
     @property
@@ -438,6 +456,7 @@ class _Change:
                 progress.step(len(batch))
         if progress is not None:
             progress.clear()
+        _print_on_hold(_messages, self._held, verb)
         others = self._others if self.touched else 0
         if others and _is_on_whole(verb, isinstance(queue, AdminClient)):
             print(f"{_recipients(others)} of these messages that were not named: {VERBS[verb].done}, too",
@@ -463,6 +482,9 @@ class _Change:
                 self._gone += 1
                 if not self._by_id:
                     continue  # It was delivered, or deleted, since it was found.
+            if note.letter == ON_HOLD and not self._by_id:
+                self._held += 1
+                continue
             self.trouble = self.trouble or note.letter == TROUBLE
             text = _with_queue_ids(self._home, visible(note.text))
             print(text, file=sys.stdout if note.letter == NEWS else sys.stderr)

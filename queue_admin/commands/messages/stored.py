@@ -8,8 +8,8 @@ import click
 
 from queue_admin.home.chosen import each_queue, find_queue, home_of, with_queue
 from queue_admin.messages.admin_client import ask_for_runs
-from queue_admin.messages.stored_mail import StoredDomain, read_stored, stored_domains
-from queue_admin.printable import size_text, span, word
+from queue_admin.messages.stored_mail import StoredDomain, StoredMessage, check_read, read_stored, stored_domains
+from queue_admin.printable import size_text, span, visible, word
 from queue_admin.system_accounts import be_owner
 from queue_base.control import read_parsed
 from queue_base.errors import Failure, Permanent, Temporary, Usage, complain
@@ -18,7 +18,6 @@ from queue_base.queue.layout import open_layout
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, EMPTY, RUNNING, RunRequest
 from queue_wire.control.hostmap import host_key
 from queue_wire.control.ondemand import OnDemandLines, is_domain_name, unpack_ondemand
-from queue_wire.files.cluster import StoredRecipient
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_queue_id, split_queue_id, unpack_long_id
 
@@ -73,11 +72,14 @@ def _list(home: Home, domain: bytes, identity: str | None, form: str) -> None:
     if not domain:
         _list_domains(home, form)
         return
+    faults: dict[str, str] = {}
     found = False
-    for stored in read_stored(home, domain):
+    for stored in StoredDomain(home, domain, faults).messages():
         if not identity or stored.long_id == identity:
             found = True
-            _print_recipient(home, stored, form)
+            for recipient in stored.recipients:
+                _print_recipient(home, stored, recipient, form)
+    check_read(faults)
     if not found:
         raise click.exceptions.Exit(1)
 
@@ -87,14 +89,16 @@ def _list_domains(home: Home, form: str) -> None:
     lines = _read_lines(home)
     faults: list[Temporary] = []
     for name in stored_domains(home):
-        stored: list[StoredRecipient] = []
+        unread: dict[str, str] = {}
+        domain = StoredDomain(home, name, unread)
+        stored = list(domain.messages())
         try:
-            stored.extend(read_stored(home, name))
+            check_read(unread)
         except Temporary as error:
             faults.append(error)
             if not stored:
                 continue
-        _print_domain(home, name, stored, form, lines is None or name in lines)
+        _print_domain(home, domain, stored, form, lines is None or name in lines)
     for fault in faults[:-1]:
         complain("queuectl", f"warning: {fault}")
     if faults:
@@ -168,32 +172,43 @@ def _order(home: Home, request: RunRequest) -> None:
     print(f"{where}{'deleting' if request.command == DELETE else 'returning'} {what}")
 
 
-def _print_domain(home: Home, domain: bytes, stored: list[StoredRecipient], form: str, has_line: bool) -> None:
+def _print_domain(home: Home, domain: StoredDomain, stored: list[StoredMessage], form: str, has_line: bool) -> None:
     messages = {each.long_id: each for each in stored}
-    size = sum(each.size for each in messages.values())
-    age = time.time() - min((each.birth for each in stored), default=time.time_ns() // 1000) / 1e6
+    recipients = sum(len(each.recipients) for each in stored)
+    size = sum(each.first.size for each in messages.values())
+    age = time.time() - min((each.first.birth for each in stored), default=time.time_ns() // 1000) / 1e6
+    held = sum(each.held is not None for each in messages.values())
+    orders = [order.command.decode() for order in domain.orders]
+    name = domain.domain.decode()
     if form == "json":
-        found = {"domain": domain.decode(), "recipients": len(stored), "messages": len(messages), "bytes": size}
-        print(json.dumps(with_queue(home, {**found, "oldest": round(age), "line": has_line})))
+        found = {"domain": name, "recipients": recipients, "messages": len(messages), "bytes": size}
+        state = {"held": held, "hold": domain.held, "orders": orders}
+        print(json.dumps(with_queue(home, {**found, "oldest": round(age), "line": has_line, **state})))
         return
-    counts = f"{_count(len(stored), 'recipient')} of {_count(len(messages), 'message')}"
+    counts = f"{_count(recipients, 'recipient')} of {_count(len(messages), 'message')}"
     lacks = "" if has_line else "; no line in control/ondemand"
-    orders = [order.command.decode() for order in StoredDomain(home, domain, {}).orders]
+    hold = f"; on hold: {visible(domain.held.encode())}" if domain.held is not None else ""
+    if held and not hold:
+        hold = f"; {_count(held, 'message')} on hold"
     ordered = f"; ordered: {', '.join(orders)}" if orders else ""
-    print(f"{domain.decode()}: {counts}, {size_text(size)}, {span(age)} old{lacks}{ordered}")
+    print(f"{name}: {counts}, {size_text(size)}, {span(age)} old{lacks}{hold}{ordered}")
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _print_recipient(home: Home, stored: StoredRecipient, form: str) -> None:
-    age = time.time() - stored.birth / 1e6
+def _print_recipient(home: Home, message: StoredMessage, recipient: bytes, form: str) -> None:
+    first = message.first
+    age = time.time() - first.birth / 1e6
+    long_id = pack_queue_id(home.name, message.long_id)
     if form == "json":
-        sender, recipient = (each.decode("utf-8", "replace") for each in (stored.sender, stored.recipient))
-        long_id = pack_queue_id(home.name, stored.long_id)
-        found = {"id": long_id, "sender": sender, "recipient": recipient, "bytes": stored.size}
-        print(json.dumps(with_queue(home, {**found, "age": round(age)})))
+        sender, to = (each.decode("utf-8", "replace") for each in (first.sender, recipient))
+        found = {"id": long_id, "sender": sender, "recipient": to, "bytes": first.size}
+        state = {"held": message.held, "ordered": message.ordered}
+        print(json.dumps(with_queue(home, {**found, "age": round(age), **state})))
         return
-    sender, recipient = word(stored.sender) or "<>", word(stored.recipient)
-    print(f"{pack_queue_id(home.name, stored.long_id)} {span(age)} {size_text(stored.size)} {sender} {recipient}")
+    held = "" if message.held is None else f" held: {visible(message.held.encode())}"
+    ordered = f" ordered: {message.ordered}" if message.ordered else ""
+    addresses = f"{word(first.sender) or '<>'} {word(recipient)}"
+    print(f"{long_id} {span(age)} {size_text(first.size)} {addresses}{held}{ordered}")

@@ -1,7 +1,6 @@
 """queuectl while queue-send runs: hold, release, delete, with peers that the test plays."""
 
 import os
-import time
 from pathlib import Path
 
 from queue_base.home import Home
@@ -22,7 +21,7 @@ def arrived(home: Home, send: ScriptedSend, *, due: float | None = None, remote:
 
 
 def test_a_held_message_is_not_tried_until_it_is_released(home: Home) -> None:
-    message = classified_message(home, remote=[b"b@c.example"], due=time.time() + 2)
+    message = classified_message(home, remote=[b"b@c.example"], due=LATER)
     with ScriptedSend(home) as send:
         send.fence()
         assert order(home, "hold", "--reason", "ask\nJo", long_id(home, message)) == "held 1 message"
@@ -45,6 +44,37 @@ def test_hold_and_release_say_how_many_messages_they_touched(home: Home, send: S
     assert order(home, "hold", "--all") == "held 0 messages"
     assert order(home, "release", *names) == "released 3 messages"
     assert order(home, "release", "--all") == "released 0 messages"
+
+
+def test_hold_and_flush_say_of_a_message_on_hold_that_it_stays_as_it_is(home: Home, send: ScriptedSend) -> None:
+    names = [long_id(home, arrived(home, send)) for _ in range(2)]
+    order(home, "hold", *names, "--reason", "ask Jo")
+    check_that_it_is_said(home, names)
+
+
+def test_they_say_so_while_queue_send_does_not_run(home: Home) -> None:
+    names = [long_id(home, classified_message(home, remote=[b"b@c.example"])) for _ in range(2)]
+    order(home, "hold", *names, "--reason", "ask Jo")
+    check_that_it_is_said(home, names)
+
+
+def check_that_it_is_said(home: Home, names: list[str]) -> None:
+    done = queuectl(home, "hold", names[0], "--reason", "new")
+    assert done.stderr == f"{names[0]}: it was on hold already, and keeps its reason\n"
+    done = queuectl(home, "hold", "--all", "--reason", "new")
+    assert done.stderr == "2 messages on hold already, with the reason as it was\n"
+    done = queuectl(home, "flush", names[0])
+    assert done.stderr == f"{names[0]}: it is on hold, and is not tried; queuectl release releases it\n"
+    done = queuectl(home, "flush", "--all")
+    assert done.stderr == "2 messages on hold and not tried; queuectl release releases them\n"
+    assert "held: ask Jo" in order(home, "list", "--held")
+
+
+def test_a_requeue_is_in_the_log_with_both_ids(home: Home, send: ScriptedSend) -> None:
+    message = arrived(home, send)
+    old = long_id(home, message)
+    assert order(home, "requeue", old).endswith("requeued 1 message")
+    send.wait_for(f"requeue msg {message}: {old} is {long_id(home, message)} now")
 
 
 def test_what_is_in_flight_when_a_message_is_held_ends_and_counts(home: Home, send: ScriptedSend) -> None:

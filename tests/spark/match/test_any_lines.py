@@ -46,6 +46,7 @@ EVENTS = st.one_of(
     st.builds("hold msg {}: {}".format, MESSAGES, WHYS),
     st.builds("delete msg {}: {}".format, MESSAGES, WHYS),
     st.builds("release msg {}".format, MESSAGES),
+    st.builds("requeue msg {}: {}".format, MESSAGES, WHYS),
     st.builds("status: local {}/10 remote {}/20{}".format, IN_FLIGHT, IN_FLIGHT, LEAVING),
     st.sampled_from(OTHERS),
 )

@@ -30,6 +30,7 @@ GRAMMAR = {
     "hold": re.compile(rf"hold msg {N}: (.*)", re.DOTALL),
     "delete": re.compile(rf"delete msg {N}: (.*)", re.DOTALL),
     "corrupt": re.compile(rf"corrupt msg {N}: (.*)", re.DOTALL),
+    "requeue": re.compile(rf"requeue msg {N}: .*", re.DOTALL),
     "release": re.compile(rf"release msg {N}"),
     "dest": re.compile(r"dest [^ ]* (?:dead|alive): .*", re.DOTALL),
     "inflow": re.compile(r"inflow (?:slow|refused|free): .*", re.DOTALL),
