@@ -103,16 +103,16 @@ class MailboxLookups:
         self._open: dict[int, _OpenQuestion] = {}
         self._count = 0
 
-    def ask(self, address: bytes, found: Found, now: float) -> int:
+    def ask(self, address: bytes, servers: bytes, found: Found, now: float) -> int:
         """Ask whether a local recipient exists; return a number for `forget`. `found` is called later, never at once.
 
-        `address` is the one that queue-todo makes of it.
+        `address` is the one that queue-todo makes of it. `servers` names the LMTP servers that have it, empty for none.
         """
         self._count += 1
         number = self._count
         self._open[number] = _OpenQuestion(found, now + ANSWER_SECONDS)
         why = ""
-        question = pack_question(RecipientQuestion(number, address))
+        question = pack_question(RecipientQuestion(number, address, servers))
         if len(question) > QUESTION_MAX:
             why = "the address is too long"
         elif self._link is None or self._link.lost:

@@ -23,7 +23,7 @@ from queue_base.server_certificates import PemFiles, ServerCertificates, read_na
 from queue_wire.control.destinationlimits import warn_of
 from queue_wire.control.lines import numbered_lines
 from queue_wire.control.listeners import IMPLICIT_TLS, ON_DEMAND, unpack_listener, unpack_listeners
-from queue_wire.control.localroutes import unpack_local_routes
+from queue_wire.control.localroutes import matches_nothing, unpack_local_routes
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.ondemand import on_demand_routes, unpack_on_demand_users, unpack_ondemand
 from queue_wire.control.registry import BY_NAME, FILES, OF_QMAIL, ONE_VALUE, check, is_copy, nearest_name
@@ -84,6 +84,8 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
     if "queues" not in faulty:
         yield from _missing_queues(home)
     yield from _idle_lines(home)
+    if "localroutes" not in faulty:
+        yield from _idle_patterns(home)
     if not faulty & {"smtpd", "smtpdcert"}:
         yield from _certificate_faults(home)
         yield from _unusable_listeners(home)
@@ -175,6 +177,15 @@ def _idle_lines(home: Home) -> Iterator[ControlFault]:
     for where, why in found:
         name, _, number = where.partition(", ")[0].partition(" line ")
         yield ControlFault(name, int(number), f"{why}; the line has no effect")
+
+
+def _idle_patterns(home: Home) -> Iterator[ControlFault]:
+    """Yield the lines of localroutes with a `*` where it is none."""
+    for number, line in numbered_lines(read_control(home, "localroutes") or b""):
+        key = line.partition(b":")[0].strip()
+        if matches_nothing(key):
+            why = f"{quoted(key)} can match nothing; a pattern is name-*@domain or name+*@domain"
+            yield ControlFault("localroutes", number, f"{why}, and for all names there are domain and .domain")
 
 
 def _certificate_faults(home: Home) -> Iterator[ControlFault]:

@@ -4,7 +4,8 @@ queue-local forks it at its start, and again after it has died. Each lookup is a
 queue_local.deliveries), because a home may hang, and only a process can become the user and be killed. So the checker
 itself never waits, and costs what is bounded here: lookups at once, and at once for one user; questions that wait;
 connections; verdicts that are kept. A question that is asked twice at the same time is looked up once. A verdict is
-kept for some seconds; Z is not kept.
+kept for some seconds, that of an LMTP server for minutes; Z is not kept. While a server cannot tell, a recipient that
+it had within a day exists.
 
 A question that is not decided in time is Z, and so are those for which there is no room. Only root, the queue's owner
 and queue-smtpd's account may ask.
@@ -19,7 +20,7 @@ import select
 import socket
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from queue_base.accounts import Owner, queue_owner, trusted_users
@@ -47,7 +48,8 @@ from queue_wire.pipes.recipient_question import (
 )
 
 LOOKUPS_MAX = 20
-# Lookups at once for addresses that begin alike, up to a `-`: they may be one user's, whose home may hang.
+# Lookups at once for addresses that begin alike, up to a `-`: they may be one user's, whose home may hang. And at once
+# of the same LMTP servers.
 LOOKUPS_ALIKE = 4
 # Lookups that are started in a turn of the loop; each costs a fork, of about a millisecond.
 STARTED_IN_A_TURN = 4
@@ -58,9 +60,12 @@ KILL_SECONDS = 1.0
 QUESTION_SECONDS = 10.0
 QUESTIONS_MAX = 20_000
 CONNECTIONS_MAX = 1000
-# How long a verdict is kept, in seconds, and how many are.
+# How long a verdict is kept, in seconds, and how many of each letter are.
 KEPT_SECONDS = {EXISTS: 30.0, UNKNOWN: 5.0}
+SERVED_SECONDS = {EXISTS: 600.0, UNKNOWN: 60.0}
 KEPT_MAX = 10_000
+# How long an LMTP server's yes counts while it cannot be asked.
+LAST_SECONDS = 86_400.0
 _KEPT_ADDRESS_MAX = 320
 # Bytes that are read at once from a connection, and bytes of verdicts that wait for one that does not read.
 _READ_MAX = 8192
@@ -71,35 +76,51 @@ _LATE_IN_A_TURN = 1000
 PAUSE = 5.0
 
 _HANGS = b"The lookup takes over %d s: a home directory, or the user database, hangs. (#4.3.0)"
+_SLOW = b"The lookup takes over %d s: the LMTP server is slow, or too many ask it. (#4.3.0)"
 Work = Callable[[bytes], None]
 
 
 class _KeptVerdict(NamedTuple):
     letter: bytes
     text: bytes
-    until: float
+    at: float
 
 
 class KeptVerdicts:
-    """Verdicts of the last seconds by address, at most KEPT_MAX; the oldest is forgotten first."""
+    """Verdicts by address, each for the seconds of its letter, at most KEPT_MAX of a letter; the oldest is forgotten
+    first. So whoever asks about unknown recipients makes nobody forget those that exist.
+    """
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[bytes, _KeptVerdict] = OrderedDict()
+    def __init__(self, seconds: Mapping[bytes, float] = KEPT_SECONDS) -> None:
+        self._seconds = seconds
+        self._kept: dict[bytes, OrderedDict[bytes, _KeptVerdict]] = {letter: OrderedDict() for letter in seconds}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return sum(map(len, self._kept.values()))
 
     def get(self, address: bytes, now: float) -> _KeptVerdict | None:
-        found = self._kept.get(address)
-        return found if found is not None and now < found.until else None
+        """Return the verdict on an address, None if there is none, or it is too old."""
+        for letter, kept in self._kept.items():
+            found = kept.get(address)
+            if found is not None and now < found.at + self._seconds[letter]:
+                return found
+        return None
+
+    def existed(self, address: bytes, now: float) -> bool:
+        """Return whether the last verdict was that there is such a mailbox, within LAST_SECONDS."""
+        found = self._kept[EXISTS].get(address)
+        return found is not None and now < found.at + LAST_SECONDS
 
     def put(self, address: bytes, letter: bytes, text: bytes, now: float) -> None:
         """Keep a verdict, unless it is Z, or the address is very long."""
-        if letter in KEPT_SECONDS and len(address) <= _KEPT_ADDRESS_MAX:
-            self._kept.pop(address, None)
-            self._kept[address] = _KeptVerdict(letter, text, now + KEPT_SECONDS[letter])
-            if len(self._kept) > KEPT_MAX:
-                self._kept.popitem(last=False)
+        if letter not in self._kept or len(address) > _KEPT_ADDRESS_MAX:
+            return
+        for kept in self._kept.values():
+            kept.pop(address, None)
+        kept = self._kept[letter]
+        kept[address] = _KeptVerdict(letter, text, now)
+        if len(kept) > KEPT_MAX:
+            kept.popitem(last=False)
 
 
 class _Asker:
@@ -117,21 +138,36 @@ class _Asker:
 
 
 class _Lookup:
-    """An address that is looked up, or waits for it; `askers` wait for the verdict, until `until`."""
+    """A question that is looked up, or waits for it; `askers` wait for the verdict, until `until`.
 
-    __slots__ = ("address", "alike", "askers", "number", "started", "until")
+    `key` is that of its verdict.
+    """
 
-    def __init__(self, number: int, address: bytes, alike: bytes, until: float) -> None:
+    __slots__ = ("alike", "askers", "key", "number", "question", "started", "until")
+
+    def __init__(self, number: int, key: bytes, question: RecipientQuestion, until: float) -> None:
         self.number = number
-        self.address = address
-        self.alike = alike
+        self.key = key
+        self.question = question
+        self.alike = question.servers or key.rpartition(b"@")[0].partition(b"-")[0]
         self.until = until
         self.started = 0.0
         self.askers: list[tuple[_Asker, int]] = []
 
+    def late(self, seconds: float) -> bytes:
+        """Return the text of a verdict that takes too long."""
+        return (_SLOW if self.question.servers else _HANGS) % seconds
+
+
+def _key(question: RecipientQuestion) -> bytes:
+    """Return the key of a question's verdict: queue-local ignores case. Another server may have other recipients."""
+    if question.servers:
+        return question.servers + b"\0" + question.address
+    return question.address.lower()
+
 
 class RecipientLookups:
-    """The questions that are open, by address in lower case: queue-local ignores case.
+    """The questions that are open, by the keys of their verdicts.
 
     `work` is called with an address in a process of its own. It returns, or raises Permanent or Temporary.
     """
@@ -148,29 +184,40 @@ class RecipientLookups:
         self._count = 0
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self.kept = KeptVerdicts()
+        self._served = KeptVerdicts(SERVED_SECONDS)
 
     def __len__(self) -> int:
         return len(self._processes)
 
     def ask(self, asker: _Asker, question: RecipientQuestion, now: float) -> None:
         """Take a question; answer it now or later."""
-        key = question.address.lower()
-        kept = self.kept.get(key, now)
+        key = _key(question)
+        kept = self._verdicts(question).get(key, now)
         if kept is not None:
             asker.answer(RecipientVerdict(question.number, kept.letter, kept.text))
-            return
-        if self._asked >= QUESTIONS_MAX:
-            text = b"%d recipients wait for their lookup already. (#4.3.2)" % self._asked
-            asker.answer(RecipientVerdict(question.number, UNDECIDED, text))
             return
         lookup = self._open.get(key)
         if lookup is None:
             self._count += 1
-            alike = key.rpartition(b"@")[0].partition(b"-")[0]
-            lookup = self._open[key] = _Lookup(self._count, question.address, alike, now + QUESTION_SECONDS)
+            lookup = _Lookup(self._count, key, question, now + QUESTION_SECONDS)
+        if self._asked >= QUESTIONS_MAX:
+            text = b"%d recipients wait for their lookup already. (#4.3.2)" % self._asked
+            asker.answer(RecipientVerdict(question.number, *self._last_resort(lookup, UNDECIDED, text, now)))
+            return
+        if key not in self._open:
+            self._open[key] = lookup
             self._waiting.append(lookup)
         lookup.askers.append((asker, question.number))
         self._asked += 1
+
+    def _verdicts(self, question: RecipientQuestion) -> KeptVerdicts:
+        return self._served if question.servers else self.kept
+
+    def _last_resort(self, lookup: _Lookup, letter: bytes, text: bytes, now: float) -> tuple[bytes, bytes]:
+        """Return a verdict, or what an LMTP server said before if it is that it cannot be told now."""
+        if letter == UNDECIDED and lookup.question.servers and self._served.existed(lookup.key, now):
+            return EXISTS, b""
+        return letter, text
 
     def prepare(self, poll: select.poll, now: float) -> float | None:
         """Register the processes; return the seconds until something must be done, None for never."""
@@ -189,7 +236,7 @@ class RecipientLookups:
         for late in list(itertools.islice(self._open.values(), _LATE_IN_A_TURN)):
             if now < late.until:
                 break
-            self._decide(late, UNDECIDED, _HANGS % QUESTION_SECONDS)
+            self._decide(late, UNDECIDED, late.late(QUESTION_SECONDS), now)
         for _ in range(STARTED_IN_A_TURN):
             lookup = self._next()
             if lookup is None:
@@ -210,16 +257,17 @@ class RecipientLookups:
         return None
 
     def _start(self, lookup: _Lookup, now: float) -> None:
-        job = Job(lookup.number, b"", b"", lookup.address, [lookup.address])
+        address = lookup.question.address
+        job = Job(lookup.number, b"", b"", address, [address])
 
         def work(message: int) -> Outcome:
-            self._work(lookup.address)
+            self._work(address)
             return Outcome("")
 
         try:
             self._processes.start(job, work, self._null, LOOKUP_SECONDS)
         except Temporary as error:
-            self._decide(lookup, UNDECIDED, _encode(error))
+            self._decide(lookup, UNDECIDED, _encode(error), now)
             return
         lookup.started = now
         self._running[lookup.number] = lookup
@@ -233,14 +281,15 @@ class RecipientLookups:
         text = ended.text.strip()
         if ended.letter == UNDECIDED and now - lookup.started >= LOOKUP_SECONDS:
             # It has interrupted itself, or was killed.
-            text = _HANGS % LOOKUP_SECONDS
-        self.kept.put(lookup.address.lower(), ended.letter, text, now)
-        self._decide(lookup, ended.letter, text)
+            text = lookup.late(LOOKUP_SECONDS)
+        self._verdicts(lookup.question).put(lookup.key, ended.letter, text, now)
+        self._decide(lookup, ended.letter, text, now)
 
-    def _decide(self, lookup: _Lookup, letter: bytes, text: bytes) -> None:
+    def _decide(self, lookup: _Lookup, letter: bytes, text: bytes, now: float) -> None:
         """Answer everybody who waits. The process may still run."""
-        if self._open.get(lookup.address.lower()) is lookup:
-            del self._open[lookup.address.lower()]
+        letter, text = self._last_resort(lookup, letter, text, now)
+        if self._open.get(lookup.key) is lookup:
+            del self._open[lookup.key]
             if lookup.number not in self._running and lookup in self._waiting:
                 self._waiting.remove(lookup)
         for asker, number in lookup.askers:

@@ -12,8 +12,8 @@ part are refused, as by Postfix (allow_untrusted_routing): the server behind thi
 route.
 
 Whether a mailbox of this host exists is not known here. A verdict may be MailboxWanted: the caller looks it up, and
-`judge_mailbox` says what the result means. Of relayed recipients relayrecipients knows. Those of localroutes are known
-to their LMTP server alone.
+`judge_mailbox` says what the result means. Of relayed recipients, and of those of localroutes, relayrecipients knows;
+if it has no line for a domain of localroutes, its LMTP server is asked.
 """
 
 import enum
@@ -29,11 +29,13 @@ from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import unpack_lines
 from queue_wire.control.localroutes import find_local_route
 from queue_wire.control.networks import Network, is_listed, unpack_ip
-from queue_wire.control.relayrecipients import RelayRecipients, exists_behind
+from queue_wire.control.relayrecipients import RelayRecipients, exists_behind, has_lines
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite
 from queue_wire.control.smtproutes import Routes
 
 _POSTMASTER = b"postmaster"
+# Bytes of the name of LMTP servers: a question with a longer one would be too large.
+SERVERS_MAX = 500
 
 
 class RelayRules(NamedTuple):
@@ -71,12 +73,14 @@ class MailboxWanted(NamedTuple):
     """Does the recipient exist? queue-local would be given `address`. `known` is the answer if no lookup is needed.
 
     `recipient` is what the envelope gets: the address as the client gave it, with this host's name if it had no domain,
-    or this server's IP address; and with A-labels.
+    or this server's IP address; and with A-labels. `servers` names the LMTP servers that have the mailbox, empty for
+    none.
     """
 
     address: bytes
     known: MailboxFound | None
     recipient: bytes
+    servers: bytes = b""
 
 
 _REPLIES = {
@@ -124,7 +128,7 @@ def judge_recipient(recipient: bytes, client: ClientFacts, rules: RelayRules) ->
         recipient = b"%s@%s" % (local_part, domain_key(domain))
     channel, address = rewrite(recipient, rules.classify)
     if trusted or not domain or (is_ours(recipient, rules) and _may_become(address, channel, rules)):
-        return MailboxWanted(address, _known(address, channel, rules), recipient)
+        return _look_up(address, channel, recipient, rules)
     return replies.RELAYING_DENIED
 
 
@@ -144,14 +148,18 @@ def is_ours(recipient: bytes, rules: RelayRules) -> bool:
     return bool(find_key(rules.rcpthosts, domain)) or bool(find_key(rules.morercpthosts, domain))
 
 
-def _known(address: bytes, channel: bool, rules: RelayRules) -> MailboxFound | None:
-    """Return whether a rewritten recipient exists, as far as the rules know; None if it must be looked up."""
-    if channel is not LOCAL:
-        return MailboxFound.EXISTS if exists_behind(rules.relayrecipients, address) else MailboxFound.UNKNOWN
-    named = strip_prepend(address, rules.classify.virtualdomains)
-    if not rules.checkrcpt or find_local_route(rules.localroutes, named) is not None:
-        return MailboxFound.EXISTS
-    return None
+def _look_up(address: bytes, channel: bool, recipient: bytes, rules: RelayRules) -> MailboxWanted:
+    """Return the question whether a rewritten recipient exists, with the answer if the rules have it."""
+    named, servers = address, None
+    if channel is LOCAL:
+        named = strip_prepend(address, rules.classify.virtualdomains)
+        servers = find_local_route(rules.localroutes, named)
+    known = None
+    if channel is not LOCAL or (servers is not None and has_lines(rules.relayrecipients, named)):
+        known = MailboxFound.EXISTS if exists_behind(rules.relayrecipients, named) else MailboxFound.UNKNOWN
+    elif not rules.checkrcpt:
+        known = MailboxFound.EXISTS
+    return MailboxWanted(address, known, recipient, b"" if servers is None else servers.name[:SERVERS_MAX])
 
 
 def _may_become(address: bytes, channel: bool, rules: RelayRules) -> bool:

@@ -396,6 +396,9 @@ class SmtpSession:
         """Answer MailboxWanted. The log has `why` a lookup could not be made."""
         wanted = self._mailbox
         assert wanted is not None
+        if found is MailboxFound.UNDECIDED and wanted.servers and self._setup.policy.relays(self._client):
+            # Mail of users is not refused because an LMTP server is being restarted: the queue waits for it.
+            found = MailboxFound.EXISTS
         reply = self._setup.policy.decide_mailbox(found, self._client, now)
         if reply is None and (self._setup.dnslists or self._setup.greylist) and self._is_suspect(wanted.recipient):
             return self._check_stranger(wanted.recipient, now)

@@ -3,10 +3,11 @@
     domain:lmtp:/run/dovecot/lmtp    for the domain; .domain, the empty key, and values are those of smtproutes
     user@domain:lmtp:mailbox:24      for one recipient
     postmaster@domain:               queue-local, as if there were no line
+    list-*@domain:                   all whose local part begins with `list-`; likewise with `+*`
 
 Keys are compared with a recipient as people know it: without what virtualdomains puts before it. A recipient's own line
-precedes those for its domain. Servers that speak SMTP are an error, and so is a line without a colon: mail would be
-given to queue-local, which has no mailbox for it and bounces it.
+precedes that of a longer beginning, that of a shorter one, and those for its domain. Servers that speak SMTP are an
+error, and so is a line without a colon: mail would be given to queue-local, which has no mailbox for it and bounces it.
 
 Whether a recipient is local is not decided here, but by locals and virtualdomains alone. So local/B/I has the
 recipients that it has with qmail, and mail that is queued already follows a change of the routes.
@@ -18,6 +19,8 @@ from queue_wire.control.lines import lines_without_colon, numbered_map
 from queue_wire.control.smtproutes import LMTP, Relays, Routes, unpack_relays
 from queue_wire.format_error import FormatError, InLine, LineError
 
+# What a pattern's `*` stands behind.
+_DELIMITERS = b"-+"
 # In place of a file that cannot be read: all local mail goes to queue-remote, which cannot read it either, and defers.
 UNREADABLE: Routes = {b"": Relays(LMTP, ())}
 
@@ -56,7 +59,19 @@ def find_local_route(routes: Routes, address: bytes) -> Relays | None:
     key = address_key(address)
     if key in routes:
         return routes[key]
-    return find_domain_route(routes, key.rpartition(b"@")[2])
+    local, _, domain = key.rpartition(b"@")
+    for end in range(len(local), 0, -1):
+        if local[end - 1] in _DELIMITERS and (pattern := b"%s*@%s" % (local[:end], domain)) in routes:
+            return routes[pattern]
+    return find_domain_route(routes, domain)
+
+
+def matches_nothing(key: bytes) -> bool:
+    """Return whether a line is meant as a pattern, and is none that matches anything."""
+    local, at, domain = key.rpartition(b"@")
+    if not at:
+        return b"*" in domain
+    return b"*" in domain or b"*" in local[:-1] or (local.endswith(b"*") and local[-2:-1] not in (b"-", b"+"))
 
 
 def find_domain_route(routes: Routes, domain: bytes) -> Relays | None:

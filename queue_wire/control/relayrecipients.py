@@ -1,4 +1,4 @@
-"""control/relayrecipients: the recipients that exist in domains whose mail is relayed.
+"""control/relayrecipients: the recipients that exist in domains whose mail is relayed, or goes to an LMTP server.
 
     ann@example.net      this one exists
     @example.com         every recipient of the domain does
@@ -33,6 +33,11 @@ def unpack_relay_recipients(data: bytes) -> RelayRecipients:
         lines.add(address)
         domains.add(domain)
     return RelayRecipients(frozenset(lines), frozenset(domains))
+
+
+def has_lines(recipients: RelayRecipients, address: bytes) -> bool:
+    """Return whether the file has the recipients of an address's domain."""
+    return split_address(address_key(address))[1] in recipients.domains
 
 
 def exists_behind(recipients: RelayRecipients, address: bytes) -> bool:

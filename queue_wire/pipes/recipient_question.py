@@ -1,9 +1,10 @@
 """Does a local recipient exist? queue-smtpd asks the recipient checker of queue-local on a Unix socket.
 
-    question     netstring: number \\0 address            any number of them on a connection
+    question     netstring: number \\0 address            any number of them on a connection; \\0 servers may follow
     verdict      netstring: number \\0 letter and text    one for each, in any order
 
-The address is the one that queue-local would get: rewritten by percenthack and virtualdomains. The letter is that of
+The address is the one that queue-local would get: rewritten by percenthack and virtualdomains. `servers` names the LMTP
+servers that localroutes has for it, so that not too many are asked of the same ones. The letter is that of
 queue-local's report on a delivery: K there is such a mailbox, D there is none, Z it cannot be told now. The text is the
 reason, for the log.
 """
@@ -25,10 +26,11 @@ _LETTERS = (EXISTS, UNKNOWN, UNDECIDED)
 
 
 class RecipientQuestion(NamedTuple):
-    """A question; the number is the asker's."""
+    """A question; the number is the asker's. `servers` is empty for a recipient of queue-local's own."""
 
     number: int
     address: bytes
+    servers: bytes = b""
 
 
 class RecipientVerdict(NamedTuple):
@@ -41,15 +43,16 @@ class RecipientVerdict(NamedTuple):
 
 def pack_question(question: RecipientQuestion) -> bytes:
     """Return a question as a netstring."""
-    return pack_netstring(b"%d\0%s" % question)
+    number, address, servers = question
+    return pack_netstring(b"%d\0%s\0%s" % question if servers else b"%d\0%s" % (number, address))
 
 
 def unpack_question(payload: bytes) -> RecipientQuestion:
     """Return the question in a netstring's payload. Raises FormatError."""
-    number, divided, address = payload.partition(b"\0")
-    if not divided or b"\0" in address:
+    number, *rest = payload.split(b"\0")
+    if len(rest) not in (1, 2):
         raise FormatError(f"recipient question: not a number and an address: {quoted(payload)}")
-    return RecipientQuestion(_number(number), address)
+    return RecipientQuestion(_number(number), *rest)
 
 
 def pack_verdict(verdict: RecipientVerdict) -> bytes:

@@ -5,8 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
+from support.local.local_daemon import LocalDaemon
+from support.local.mailboxes import MailHome
+from support.local.recipient_client import RecipientClient
 from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.dovecot import Dovecot
+from support.smtpd.smtpd_daemon import SmtpdDaemon
 
 pytestmark = pytest.mark.together  # They share a Dovecot.
 TEXT = b"Subject: hello\n\nA message.\n.\n..\n"
@@ -51,3 +55,21 @@ def test_mail_waits_while_dovecot_does_not_run(remote_home: RemoteHome) -> None:
             report = daemon.deliver(remote_home.message(TEXT), b"joe@d.example")
         assert report.scope == HOST_SCOPE
         assert report.verdicts[0][1].endswith(f"\n{dovecot.socket}: connect: no such file or directory\n".encode())
+
+
+def test_queue_smtpd_refuses_at_rcpt_whom_dovecot_does_not_know(mail: MailHome, dovecot: Dovecot) -> None:
+    for name, text in (
+        *(("locals", "d.example\n"), ("rcpthosts", "d.example\n")),
+        ("localroutes", f"d.example:lmtp:{dovecot.socket},lmtp:127.0.0.1:{dovecot.port}\n"),
+    ):
+        (mail.path / "control" / name).write_text(text)
+    codes = []
+    with LocalDaemon(mail.home) as local, RecipientClient(mail.home), SmtpdDaemon(mail.home) as daemon:
+        local.ready()
+        for recipient in WHO:
+            with daemon.smtp() as client:
+                client.ehlo("c")
+                client.mail("a@far.example")
+                codes.append(client.rcpt(recipient.decode())[0])
+    # Whether the mailbox is full, or can be opened, is known when it has the message.
+    assert codes == [250, 550, 250, 250, 250]

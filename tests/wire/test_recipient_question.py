@@ -27,9 +27,12 @@ def payload(data: bytes) -> bytes:
     return found
 
 
-@given(NUMBERS, st.binary(max_size=100).filter(lambda data: b"\0" not in data))
-def test_a_question_comes_out_as_it_went_in(number: int, address: bytes) -> None:
-    question = RecipientQuestion(number, address)
+TEXTS = st.binary(max_size=100).filter(lambda data: b"\0" not in data)
+
+
+@given(NUMBERS, TEXTS, TEXTS)
+def test_a_question_comes_out_as_it_went_in(number: int, address: bytes, servers: bytes) -> None:
+    question = RecipientQuestion(number, address, servers)
     assert unpack_question(payload(pack_question(question))) == question
 
 
@@ -44,7 +47,9 @@ def test_a_long_text_is_cut() -> None:
     assert len(cut) == VERDICT_MAX and unpack_verdict(cut).letter == b"Z"
 
 
-@pytest.mark.parametrize("data", [b"", b"7", b"x\0joe@host", b"\0joe@host", b"7\0a\0b", b"-1\0a", b"1" * 19 + b"\0a"])
+@pytest.mark.parametrize(
+    "data", [b"", b"7", b"x\0joe@host", b"\0joe@host", b"7\0a\0b\0c", b"-1\0a", b"1" * 19 + b"\0a"]
+)
 def test_what_is_no_question_is_an_error(data: bytes) -> None:
     with pytest.raises(FormatError):
         unpack_question(data)

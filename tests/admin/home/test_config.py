@@ -140,6 +140,18 @@ def test_check_names_each_mistake_and_each_unknown_file_and_exits_1(home: Home) 
     assert {"file": "queuelifetime", "line": 1, "fault": "not a number from 60 to 315360000: '0'"} in found
 
 
+def test_check_names_patterns_of_localroutes_that_match_nothing(home: Home) -> None:
+    lines = "list-*@example.org:\n*@example.org:lmtp:/l\nexample.com:lmtp:/l\n*.example.net:lmtp:/l\n"
+    Path(home.control, "localroutes").write_text(lines)
+    found = queuectl(home, "config", "check", code=1)[0].splitlines()
+    why = "can match nothing; a pattern is name-*@domain or name+*@domain"
+    why += ", and for all names there are domain and .domain"
+    assert found == [
+        f"control/localroutes line 2: '*@example.org' {why}",
+        f"control/localroutes line 4: '*.example.net' {why}",
+    ]
+
+
 def test_check_names_classes_that_there_are_not_and_a_class_that_stands_twice(
     home: Home, capsys: pytest.CaptureFixture[str]
 ) -> None:

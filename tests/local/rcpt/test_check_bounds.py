@@ -2,12 +2,15 @@
 
 import os
 import resource
+import select
 import signal
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from queue_base.errors import Permanent, Temporary
 from queue_local.rcpt import check_service
 from queue_local.rcpt.check_service import KEPT_MAX, CheckService, KeptVerdicts
 from queue_wire.pipes.framing import NetstringReader
@@ -93,3 +96,48 @@ def test_more_questions_than_may_wait_are_undecided_at_once(
     assert {verdict.letter for verdict in found} == {b"Z"}
     # They begin alike.
     assert most == check_service.LOOKUPS_ALIKE
+
+
+def test_while_an_lmtp_server_cannot_tell_a_recipient_that_it_had_exists_for_a_day(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(check_service, "SERVED_SECONDS", {b"K": 0.0, b"D": 0.0})
+    ends, asks = socket.socketpair()
+    with ends, asks:
+        asks.settimeout(60)
+        answers: dict[bytes, Exception | None] = {b"joe@h": None, b"x@h": Permanent("no")}
+
+        def work(address: bytes) -> None:
+            if (error := answers[address]) is not None:
+                raise error
+
+        lookups = check_service.RecipientLookups(work)
+        asker, reader = check_service._Asker(ends), NetstringReader()
+        begun = time.monotonic()
+
+        def verdict(address: bytes, at: float) -> bytes:
+            lookups.ask(asker, RecipientQuestion(1, address, b"lmtp:/s"), begun + at)
+            while not asker.verdicts.unwritten:
+                poll = select.poll()
+                lookups.prepare(poll, begun + at)
+                lookups.run({descriptor for descriptor, _ in poll.poll(1000)}, begun + at)
+            asker.verdicts.flush()
+            reader.feed(asks.recv(1000))
+            payload = reader.next()
+            assert payload is not None
+            return unpack_verdict(payload).letter
+
+        assert (verdict(b"joe@h", 0.0), verdict(b"x@h", 0.0)) == (b"K", b"D")
+        answers.update(dict.fromkeys(answers, Temporary("it is gone")))
+        assert (verdict(b"joe@h", 10.0), verdict(b"x@h", 10.0)) == (b"K", b"Z")
+        assert verdict(b"joe@h", check_service.LAST_SECONDS + 11) == b"Z"
+
+
+def test_those_who_ask_for_unknown_recipients_make_nobody_forget_the_others() -> None:
+    kept = KeptVerdicts()
+    kept.put(b"joe@h", b"K", b"", 0.0)
+    for number in range(2 * KEPT_MAX):
+        kept.put(b"unknown-%d@h" % number, b"D", b"no", 1.0)
+    assert len(kept) == KEPT_MAX + 1 and kept.get(b"joe@h", 2.0) is not None
+    kept.put(b"joe@h", b"D", b"no", 3.0)
+    assert not kept.existed(b"joe@h", 3.0) and len(kept) == KEPT_MAX

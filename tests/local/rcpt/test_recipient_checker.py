@@ -1,6 +1,7 @@
 """The recipient checker of queue-local: which recipients exist, who may ask, and what is undecided."""
 
 import os
+import pwd
 import signal
 import time
 from collections.abc import Callable
@@ -9,7 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from queue_base.accounts import queue_owner
+from queue_local.rcpt.lmtp_question import become_sender
 from queue_local.srs.srs_address import DAYS_MAX, rewrite_sender
+from support.inject.injectors import OWNER, USER, shared_home
 from support.local.assigned import assign
 from support.local.hanging_home import hanging
 from support.local.local_daemon import LocalDaemon
@@ -278,3 +282,20 @@ def test_the_socket_belongs_to_the_owner_of_the_queue(mail: MailHome) -> None:
         found = os.stat(f"{mail.home.queue}/intake/recipients")
         assert (found.st_uid, found.st_gid) == (4711, 4711)
         assert client.ask(b"x@host.example") == UNKNOWN
+
+
+def test_an_lmtp_server_is_asked_as_the_account_that_delivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_root()
+    entry = pwd.struct_passwd(("queuer", "x", USER, USER, "", "/", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: entry)
+    with shared_home(OWNER) as home:
+        owner = queue_owner(home)
+        pid = os.fork()
+        if not pid:
+            try:
+                become_sender(home)
+                same = (os.getresuid(), os.getresgid(), os.getgroups()) == ((USER,) * 3, (owner.gid,) * 3, [])
+                os._exit(0 if owner.uid == OWNER and same else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
