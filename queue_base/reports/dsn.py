@@ -129,10 +129,10 @@ def token(value: bytes) -> bytes:
 def _head(facts: Dsn, boundary: bytes) -> bytes:
     head = [
         b"Date: " + formatdate(facts.now).encode(),
-        b"From: Mail Delivery System <%s>" % (_ascii_mailbox(facts.bouncefrom) or token(facts.bouncefrom)),
+        b"From: Mail Delivery System <%s>" % (_ascii_mailbox(facts.bouncefrom) or b"MAILER-DAEMON@" + _host(facts.me)),
         b"To: " + _header_recipient(facts.recipient),
         b"Subject: " + facts.subject,
-        b"Message-ID: <%s@%s>" % (facts.unique.encode(), token(facts.me)),
+        b"Message-ID: <%s@%s>" % (facts.unique.encode(), _host(facts.me)),
         b"Auto-Submitted: auto-replied",
         b"MIME-Version: 1.0",
         b"Content-Type: multipart/report; report-type=delivery-status;",
@@ -156,16 +156,27 @@ def _header_recipient(address: bytes) -> bytes:
 
 
 def _ascii_mailbox(address: bytes) -> bytes | None:
-    """Return an address for a header, its domain with A-labels; None if it has no such form."""
+    """Return an address for a header, its domain with A-labels; None if it has no such form.
+
+    Parsers read encoded words in a local part, also in quotes: `=?utf-8?q?ann?=@x.example` would be ann's.
+    """
     local, domain = split_address(address)
     try:
         domain = ascii_domain(domain)
     except FormatError:
         return None
-    if not local.isascii() or has_control_character(local) or not _DOMAIN.fullmatch(domain):
+    if not local.isascii() or b"=?" in local or has_control_character(local) or not _DOMAIN.fullmatch(domain):
         return None
     mailbox = quote_address(b"%s@%s" % (local, domain))
     return mailbox if len(mailbox) <= LINE_MAX else None
+
+
+def _host(name: bytes) -> bytes:
+    """Return the name of a host for a header, in ASCII."""
+    try:
+        return ascii_domain(token(name))
+    except FormatError:
+        return _ascii(token(name)).replace(b"?", b"_")
 
 
 def _encoded_words(text: bytes) -> bytes:
@@ -191,7 +202,7 @@ def _greeting(facts: Dsn, left_out: int) -> bytes:
 
 
 def _status_head(facts: Dsn) -> bytes:
-    me, birth = _ascii(token(facts.me)), formatdate(facts.birth).encode()
+    me, birth = _host(facts.me), formatdate(facts.birth).encode()
     return b"Reporting-MTA: dns; %s\nArrival-Date: %s\n" % (me, birth)
 
 
