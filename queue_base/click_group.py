@@ -111,6 +111,13 @@ def _open_standard() -> None:
         sys.stdout = io.TextIOWrapper(buffer, old.encoding, old.errors, line_buffering=old.line_buffering)
 
 
+def _advise_place(program: str, group: click.Group, option: str) -> str:
+    """Return what is said of an option of the whole program behind a command; empty if it is none."""
+    if option in ("--version", "--help") or not any(option in each.opts for each in group.params):
+        return ""
+    return f"; it goes before the command: {program} {option} …"
+
+
 def _run(program: str, group: click.Group, argv: list[str], thing: str, interrupted: str) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -132,9 +139,12 @@ def _run(program: str, group: click.Group, argv: list[str], thing: str, interrup
         print(error.format_message(), file=sys.stderr)
         return PERMANENT
     except click.ClickException as error:
+        told = " ".join(error.format_message().split())
+        if isinstance(error, click.NoSuchOption) and error.ctx is not None and error.ctx.command is not group:
+            told = told.rstrip(".") + _advise_place(program, group, error.option_name)
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else program
         # Its message may have several lines.
-        complain(program, f"fatal: {' '.join(error.format_message().split())} ({where} --help tells more)")
+        complain(program, f"fatal: {told} ({where} --help tells more)")
         return PERMANENT
     except (click.Abort, KeyboardInterrupt):
         complain(program, f"fatal: interrupted; {interrupted}")

@@ -60,7 +60,6 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
     faulty = set()
     try:
         check_modes(home)
-        read_me(home)
     except Temporary as error:
         yield ControlFault("", None, str(error))
     for file in FILES:
@@ -75,7 +74,13 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
             yield _fault(file.name, error)
         except Temporary as error:
             faulty.add(file.name)
-            yield ControlFault(file.name, None, str(error))
+            yield _unreadable(file.name, error)
+    if "me" not in faulty:
+        try:
+            read_me(home)
+        except Temporary:
+            faulty.add("me")
+            yield ControlFault("me", None, "it is missing or empty; write this host's name into it")
     for name, why in ask_remote(home):
         if name not in faulty:
             faulty.add(name)
@@ -110,6 +115,15 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
 def _fault(name: str, error: FormatError) -> ControlFault:
     if isinstance(error, LineError):
         return ControlFault(name, error.line, error.why)
+    return ControlFault(name, None, str(error))
+
+
+def _unreadable(name: str, error: Temporary) -> ControlFault:
+    """Return the fault for what a reader has said; the file is named once."""
+    if isinstance(error.__cause__, FormatError):
+        return _fault(name, error.__cause__)
+    if isinstance(error.__cause__, OSError):
+        return ControlFault(name, None, f"unable to read it: {reason(error.__cause__)}")
     return ControlFault(name, None, str(error))
 
 

@@ -29,6 +29,11 @@ class DoneMessages:
         first, *others = self._ranges
         return ",".join([str(first[1]), *[str(low) if low == high else f"{low}-{high}" for low, high in others]])
 
+    @property
+    def last(self) -> int:
+        """The largest number, 0 if there is none."""
+        return self._ranges[-1][1]
+
     def _before(self, number: int) -> int:
         """Return the place of the last range that begins at `number` or before it."""
         return bisect_right(self._ranges, number, key=itemgetter(0)) - 1

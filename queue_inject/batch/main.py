@@ -17,7 +17,7 @@ import os
 import signal
 
 from queue_base.durable import write_all
-from queue_base.errors import TEMPORARY, QueueTrouble, Usage, reason
+from queue_base.errors import PERMANENT, TEMPORARY, QueueTrouble, Usage, reason
 from queue_base.queue.writer import Writer
 from queue_inject.batch.batch_failure import BatchFailure
 from queue_inject.batch.done_messages import unpack_done
@@ -189,3 +189,6 @@ def inject_batch(writer: Writer, options: BatchOptions, completer: Completer | N
         if injector.worst == TEMPORARY:
             text = f"{text}; {_rest(injector)}"
         raise BatchFailure(text, injector.worst)
+    if injector.done.last > injector.number:
+        text = f"--skip names message {injector.done.last}, and the batch has {injector.number}; is it another batch?"
+        raise BatchFailure(text, PERMANENT)

@@ -114,3 +114,9 @@ def test_a_working_directory_that_is_gone_is_named(tmp_path: Path) -> None:
     script = f"cd '{gone}' && rmdir '{gone}' && exec {shlex.join(program('queuectl'))} --home . list"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (111, "", told)
+
+
+def test_an_option_of_the_whole_program_behind_a_command_is_told_its_place(queue: Queue) -> None:
+    code, errors = run(queue, "check", "--queue", "other")
+    advice = "; it goes before the command: queuectl --queue … (queuectl check --help tells more)\n"
+    assert code == 100 and errors.startswith("queuectl: fatal: No such option") and errors.endswith(advice)

@@ -56,6 +56,23 @@ def listed(home: Home, *words: str) -> dict[str, dict[str, object]]:
     return {found["name"]: found for found in map(json.loads, lines)}
 
 
+def test_a_mistake_is_named_once_with_its_file(home: Home) -> None:
+    path = Path(home.control, "locals")
+    path.write_bytes(b"me.example.org\na\0b\n")
+    assert queuectl(home, "config", "check", code=1)[0] == "control/locals line 2: it holds a NUL byte\n"
+    path.unlink()
+    path.mkdir()
+    assert queuectl(home, "config", "check", code=1)[0] == "control/locals: unable to read it: is a directory\n"
+    path.rmdir()
+    path.write_bytes(b"me.example.org\n")
+    for contents, line in ((None, "control/me: it is missing or empty"), (b"\n", "control/me line 1: it is empty")):
+        Path(home.control, "me").unlink()
+        if contents is not None:
+            Path(home.control, "me").write_bytes(contents)
+        assert queuectl(home, "config", "check", code=1)[0] == f"{line}; write this host's name into it\n"
+        Path(home.control, "me").write_bytes(b"\n")
+
+
 def run(home: Home, *words: str) -> int:
     return main(["queuectl", "--home", home.path, "config", *words])
 

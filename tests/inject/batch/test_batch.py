@@ -68,6 +68,9 @@ def test_skip_begins_after_so_many_messages(home: Home, form: str) -> None:
     assert [line.split()[0] for line in batch.lines] == ["ok", "failed"] and batch.lines[1].startswith("failed 4: ")
     assert subjects([each.message for each in queued(home)]) == [3]
     assert inject_batch(home, form, data, "--skip=4") == (0, [], "")
+    other = inject_batch(home, form, data, "--skip", "9")
+    assert (other.code, other.lines) == (100, [])
+    assert "--skip names message 9, and the batch has 4; is it another batch?" in other.error
 
 
 def test_a_batch_lowers_its_own_priority(home: Home) -> None:
