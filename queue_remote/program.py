@@ -178,12 +178,15 @@ class ProgramRun:
         return f"it exited {code}" if code else None
 
     def kill(self, number: int) -> None:
-        """Send a signal to the program's process group, which it leads."""
+        """Send a signal to the program's process group, which it leads: until it is reaped nobody else has its number.
+        """
+        if self._process.returncode is not None:
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
     def end(self) -> None:
-        """Kill what is left of its process group, and close the pipes."""
+        """Kill its process group if it runs, and close the pipes."""
         self.kill(signal.SIGKILL)
         self._process.wait()
         self._loop.remove_reader(self._pidfd)
@@ -193,6 +196,7 @@ class ProgramRun:
 
     def _on_exit(self) -> None:
         self._loop.remove_reader(self._pidfd)
+        self.kill(signal.SIGKILL)  # What it has left running.
         self._process.poll()
         # Its last output is still in the pipes; a child of its own may keep them open for ever.
         for pipe in list(self._pipes):

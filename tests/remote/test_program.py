@@ -14,6 +14,7 @@ from queue_remote.job_parts import PartOutcome
 from queue_remote.message.file import open_message
 from queue_remote.program import Programs
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
+from support.processes.programs import wait_for_end
 from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.processes.suite import wait_until
 from support.servers.smtp.smtp_server import SmtpServer
@@ -242,20 +243,43 @@ class Endless:
         return os.read(descriptor, most) or b"x" * most
 
 
+def deliver_by(home: RemoteHome, body: str) -> PartOutcome:
+    """Deliver by a shell script, in this process."""
+
+    async def deliver() -> PartOutcome:
+        arguments = [b"b.example", b"from@a.example", b"to@b.example"]
+        message = open_message(str(home.path / "queue" / os.fsdecode(home.message(TEXT))))
+        words = (os.fsencode(program(home, body)),)
+        try:
+            return await Programs(Home(str(home.path)), "queue-remote").deliver(words, arguments, message, 20)
+        finally:
+            message.close()
+
+    return asyncio.run(deliver())
+
+
 def test_what_a_program_leaves_behind_may_write_for_ever(home: RemoteHome, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pipes are never empty then: once the program has exited they are read a little, not until they are."""
     monkeypatch.setattr(program_module, "os", Endless())
     # What it says on stderr is not limited in any case.
     monkeypatch.setattr(program_module, "OUTPUT_MAX", 1 << 40)
 
-    async def deliver() -> PartOutcome:
-        arguments = [b"b.example", b"from@a.example", b"to@b.example"]
-        message = open_message(str(home.path / "queue" / os.fsdecode(home.message(TEXT))))
-        words = (os.fsencode(program(home, 'printf "Kdone\\n\\0"')),)
-        try:
-            return await Programs(Home(str(home.path)), "queue-remote").deliver(words, arguments, message, 20)
-        finally:
-            message.close()
-
     # It ends.
-    assert len(asyncio.run(deliver()).verdicts) == 1
+    assert len(deliver_by(home, 'printf "Kdone\\n\\0"').verdicts) == 1
+
+
+def test_what_it_leaves_running_is_killed_before_its_number_can_be_anothers(
+    home: RemoteHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there: list[bool] = []
+    real = os.killpg
+
+    def kill(group: int, number: int) -> None:
+        there.append(os.path.exists(f"/proc/{group}"))
+        real(group, number)
+
+    monkeypatch.setattr(os, "killpg", kill)
+    found = deliver_by(home, 'sleep 600 & echo $! >left; printf "Kdone\\n\\0"')
+    assert found.verdicts == [(SUCCESS, b"done\n")]
+    assert there == [True]
+    wait_for_end(int((home.path / "left").read_text()))
