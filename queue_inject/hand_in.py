@@ -46,11 +46,11 @@ class IntakeDraft(Draft):
 
     __slots__ = (
         "_drops", "_long_id", "_message", "_recipients", "_sender", "_size", "answered", "count", "drop", "lost",
-        "package",
+        "package", "submitter",
     )  # fmt: skip
 
-    def __init__(self, drops: Writer, priority: str) -> None:
-        """`priority` is the class that is asked for, empty for none."""
+    def __init__(self, drops: Writer, priority: str, submitter: bytes = b"") -> None:
+        """`priority` is the class that is asked for, `submitter` that of Writer, empty for none."""
         super().__init__(drops.inflow, SOCKET, -1, b"")
         self.drop: Draft | None = None
         self.package = b""
@@ -58,6 +58,7 @@ class IntakeDraft(Draft):
         self.answered = self.lost = False
         self._drops = drops
         self.priority = priority
+        self.submitter = submitter
         self._long_id = "-"
         self._message: list[bytes] = []
         self._size = 0
@@ -86,8 +87,8 @@ class IntakeDraft(Draft):
             self.drop.finish(sender, recipients)
         else:
             self.package = pack_package(b"".join(self._message), sender, recipients)
-            if self.priority:
-                self.package = pack_facts(priority=self.priority) + self.package
+            if self.priority or self.submitter:
+                self.package = pack_facts(priority=self.priority, submitter=self.submitter) + self.package
 
     def fall_back(self) -> Draft:
         """Make a draft in maildrop/ of it, finished. Raises QueueTrouble."""
@@ -128,7 +129,7 @@ class IntakeWriter(Writer):
 
     def begin(self) -> IntakeDraft:
         self._drops.priority = self.priority
-        return IntakeDraft(self._drops, self.priority)
+        return IntakeDraft(self._drops, self.priority, self.submitter)
 
     def commit(self, drafts: "Sequence[Draft]") -> None:
         mine = [draft for draft in drafts if isinstance(draft, IntakeDraft)]

@@ -11,8 +11,10 @@ from queue_base.errors import CONFIG, HOME_TROUBLE, QUEUE_TROUBLE, Failure, Queu
 from queue_base.home import Home, enqueue_program
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter, Writer
+from queue_wire.files.envelope import is_submitter
 
 PRIORITY = "QUEUE_PRIORITY"
+SUBMITTER = b"QUEUE_SUBMITTER"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +27,8 @@ def open_writer(home: Home, filters: bool = False) -> Writer:
     environment names gets the message instead. queue-enqueue never asks for that, since such programs run it to queue
     the message.
 
-    QUEUE_PRIORITY names the class that is asked for. Raises Usage if there is no such class.
+    QUEUE_PRIORITY names the class that is asked for. Raises Usage if there is no such class. QUEUE_SUBMITTER is what
+    queue-smtpd says to a program that queues its mail; it counts from those who may speak for others alone.
     """
     writer = _choose_writer(home, filters)
     if name := os.environ.get(PRIORITY):
@@ -33,6 +36,8 @@ def open_writer(home: Home, filters: bool = False) -> Writer:
         from queue_base.queue.class_trees import check_class
 
         writer.priority = check_class(home, name)
+    if is_submitter(submitter := os.environb.get(SUBMITTER, b"")):
+        writer.submitter = submitter
     return writer
 
 

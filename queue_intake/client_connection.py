@@ -51,13 +51,14 @@ class IntakeClient(NamedTuple):
     """Who has connected. `name` is that of its ClientUsage, `uid` stands in the envelopes.
 
     received: a line for the head of each message; it says from which host of the network it came. trusted: whether it
-    may send facts, and has no limits of its own.
+    may send facts, and has no limits of its own. submitter: that of its messages, empty for none.
     """
 
     name: str
     uid: int
     trusted: bool = False
     received: Callable[[], bytes] | None = None
+    submitter: bytes = b""
 
 
 class Memory:
@@ -76,12 +77,13 @@ class _Incoming:
 
     gathered: bytes that are not written yet. promised: the bytes that the acceptance has promised for it and that are
     not written yet. unsynced: the bytes that were written since its last PartSync, `part`. hold, copy: causes.
-    priority: the class that is asked for. unnumbered: the place of its number has not come yet.
+    priority: the class that is asked for. submitter: what a trusted client says. unnumbered: the place of its number
+    has not come yet.
     """
 
     __slots__ = (
         "acceptance", "begun", "copy", "draft", "gathered", "hold", "in_pieces", "part", "priority", "promised",
-        "refusal", "size", "unnumbered", "unsynced", "written",
+        "refusal", "size", "submitter", "unnumbered", "unsynced", "written",
     )  # fmt: skip
 
     def __init__(self, size: int | None, begun: float) -> None:
@@ -94,7 +96,7 @@ class _Incoming:
         self.acceptance: Acceptance | None = None
         self.part: PartSync | None = None
         self.refusal: Refusal | None = None
-        self.hold = self.copy = b""
+        self.hold = self.copy = self.submitter = b""
         self.priority = ""
         self.unnumbered = False
 
@@ -218,6 +220,9 @@ class ClientConnection:
         incoming.hold = facts.hold or incoming.hold
         incoming.copy = facts.copy or incoming.copy
         incoming.priority = facts.priority or incoming.priority
+        # A user may not take another's share; whose message it is, is known.
+        if self.client.trusted:
+            incoming.submitter = facts.submitter or incoming.submitter
 
     def take_parts(self) -> list[PartSync]:
         """Return the syncs that are wanted, and forget them. They are to run before that of their whole message."""
@@ -401,6 +406,7 @@ class ClientConnection:
             return []
         incoming.draft.hold, incoming.draft.copy = incoming.hold, incoming.copy
         incoming.draft.priority, incoming.draft.may_raise = incoming.priority, self.client.trusted
+        incoming.draft.submitter = incoming.submitter or self.client.submitter
         self._take_off(incoming, incoming.promised)
         self._in_hand += 1
         # From here on its recipients are counted as those of the message.

@@ -18,6 +18,7 @@ from queue_wire.control.intake_hosts import QMTP, IntakeListener
 from queue_wire.control.networks import counted_networks, is_listed
 from queue_wire.pipes.package_reader import Protocol
 from queue_wire.pipes.qmtp import SOCKET
+from queue_wire.submitter import pack_submitter
 
 BACKLOG = 4096  # Connections that wait to be accepted, if net.core.somaxconn allows so many.
 
@@ -77,7 +78,8 @@ class TcpListener:
             raise
         protocol = Protocol.QMTP if self.line.protocol == QMTP else Protocol.QMQP
         name = f"host {counted_networks(address)[0]}"
-        client = IntakeClient(name, self._uid, received=NetworkOrigin(address, self.me, protocol))
+        received = NetworkOrigin(address, self.me, protocol)
+        client = IntakeClient(name, self._uid, received=received, submitter=pack_submitter(address))
         return Accepted(connection, client, protocol)
 
     def close(self) -> None:

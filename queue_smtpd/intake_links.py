@@ -269,18 +269,24 @@ class MessageTransfer:
     """One message on its way to queue-intake: `add` its text, then `finish`, or `give_up`.
 
     `decided` is called once behind `finish`, perhaps before it returns. `on_flow` is called when `full` changes.
-    `priority` is the class that the listener gives its mail, empty for none.
+    `priority` is the class that the listener gives its mail, `submitter` for whom it is, empty for none.
     """
 
-    __slots__ = ("_decided", "_kept", "_link", "_links", "_on_flow", "_parts", "_priority", "failed")
+    __slots__ = ("_decided", "_kept", "_link", "_links", "_on_flow", "_parts", "_priority", "_submitter", "failed")
 
     def __init__(
-        self, links: IntakeLinks, decided: Decided, on_flow: Callable[[], None], priority: str = ""
+        self,
+        links: IntakeLinks,
+        decided: Decided,
+        on_flow: Callable[[], None],
+        priority: str = "",
+        submitter: bytes = b"",
     ) -> None:
         self._links = links
         self._decided = decided
         self._on_flow = on_flow
         self._priority = priority
+        self._submitter = submitter
         self._parts: list[bytes] = []
         self._kept = 0
         self._link: IntakeLink | None = None
@@ -315,8 +321,8 @@ class MessageTransfer:
             self.give_up(now)
             self._decided(None)
             return
-        if hold or copy or self._priority:
-            link.write(pack_facts(hold=hold, copy=copy, priority=self._priority), now)
+        if hold or copy or self._priority or self._submitter:
+            link.write(pack_facts(None, False, hold, copy, self._priority, self._submitter), now)
         if own:
             self._release()
             link.write(PIECES_END + pack_envelope(sender, recipients), now)

@@ -533,13 +533,17 @@ class SmtpConnection:
         if links.link(now) is None:
             reply = replies.QUEUE_UNAVAILABLE
         elif self._filter is None:
-            self._transfer = MessageTransfer(links, self._decided, self._regulate, self._session.priority)
+            self._transfer = self._begin_transfer(self._regulate)
         elif self._session.envelope_last:
             self._filter.begin_message()
         else:
             self._start_filter(self._ask_filter(self._filter, started))
             return []
         return self._session.begin_message(reply, int(time.time()), now)
+
+    def _begin_transfer(self, on_flow: Callable[[], None]) -> MessageTransfer:
+        session = self._session
+        return MessageTransfer(self._open.links, self._decided, on_flow, session.priority, session.submitter)
 
     def _add_text(self, text: bytes, now: float) -> None:
         if self._transfer is not None:
@@ -632,7 +636,7 @@ class SmtpConnection:
             await self._run_program(session_filter, verdict)
             return
         flow = asyncio.Event()
-        transfer = MessageTransfer(self._open.links, self._decided, flow.set, self._session.priority)
+        transfer = self._begin_transfer(flow.set)
         try:
             for piece in session_filter.pieces():
                 now = time.monotonic()
@@ -657,6 +661,7 @@ class SmtpConnection:
         environment = session_filter.environment(self._session.trusted)
         if self._session.priority:
             environment[b"QUEUE_PRIORITY"] = self._session.priority.encode("ascii")
+        environment[b"QUEUE_SUBMITTER"] = self._session.submitter
         answer, why = await self._open.programs.run(session_filter.program, environment, message)
         session_filter.note_program(why)
         self._filtering = None

@@ -83,7 +83,7 @@ class PreparedMessage(NamedTuple):
     `birth` is in microseconds since the epoch. `read` identifies the file in todo/ that was read. `recipients` are
     those of a full notice, None for a message whose notice is a short one. `held` is the reason of its mark in hold/,
     if it was queued with one, or a standing hold has made one now. `logged`: an earlier run has logged it. `priority`:
-    its class, empty for the first one.
+    its class, empty for the first one. `submitter`: empty for none.
     """
 
     message: int
@@ -99,6 +99,7 @@ class PreparedMessage(NamedTuple):
     held: bytes | None
     logged: bool
     priority: str = ""
+    submitter: bytes = b""
 
 
 class ReadMessage(NamedTuple):
@@ -293,7 +294,7 @@ class TodoGroup:
             return  # It is classified, and not logged again.
         arrived = notice.Arrived(
             message, birth, mess.st_size, sender, ordered, True, len(data), zlib.crc32(data), reader.pid, reader.uid,
-            self._classes.get(message, ""),
+            self._classes.get(message, ""), reader.submitter,
         )  # fmt: skip
         self.announced.append(ReadMessage(arrived, _identity(found)))
 
@@ -463,14 +464,15 @@ class TodoGroup:
         birth = birth_by(mess)
         priority = self._classes.get(message, "")
         mode = FILE_MODE | CLASS_BIT if priority else FILE_MODE
-        info = pack_info(sender, priority)
+        info = pack_info(sender, priority, reader.uid, reader.submitter)
         _replace(self._commit, self._layout.hashed("info", message), info, birth * 1000, mode)
         self._commit.unlink(self._layout.intd(message))
         if is_there(self._layout.bounce(message)):
             # It is of an earlier message that has lost mess/: no delivery of this message has failed yet.
             self._commit.unlink(self._layout.bounce(message))
         facts = message, birth, mess.st_size, sender, reader.pid, reader.uid, local, remote
-        self.entries.append(PreparedMessage(*facts, _identity(found), recipients, held, logged, priority))
+        rest = recipients, held, logged, priority, reader.submitter
+        self.entries.append(PreparedMessage(*facts, _identity(found), *rest))
 
     def _park(self) -> None:
         """Write corrupt/B/I with the reason, for the administrator; the message's other files stay."""

@@ -495,7 +495,7 @@ def _pack(entry: PreparedMessage) -> bytes:
     """Return the full notice of a classified message; a short one if that does not hold its envelope or its birth."""
     if entry.recipients is not None:
         facts = entry.message, entry.birth, entry.size, entry.sender, entry.recipients
-        full = pack_arrived(Arrived(*facts, priority=entry.priority))
+        full = pack_arrived(Arrived(*facts, uid=entry.uid, priority=entry.priority, submitter=entry.submitter))
         if len(full) <= NOTICE_MAX:
             return full
     return _pack_short(entry)

@@ -39,7 +39,7 @@ from queue_base.queue.postman import DIRECTORY as POSTMAN
 from queue_base.queue.postman import unpack_copy_name
 from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below, open_given
 from queue_wire.files.cluster import CLUSTER_MAX, DONE, SUFFIX, cluster_number, link_name, unpack_cluster
-from queue_wire.files.envelope import drop_recipients, unpack_info_class
+from queue_wire.files.envelope import drop_recipients, unpack_whole_info
 from queue_wire.files.last_result import FILE_MAX, unpack_header
 from queue_wire.files.maildrop import is_finished
 from queue_wire.files.marks import identify
@@ -434,7 +434,7 @@ class _MessageCopier:
 def _has_class(file: _File) -> bool:
     """Return whether info/B/I has the record of a class."""
     try:
-        return bool(unpack_info_class(file.data)[1])
+        return bool(unpack_whole_info(file.data)[1])
     except FormatError:
         return False
 

@@ -14,7 +14,7 @@ from queue_base.errors import reason
 from queue_base.queue.layout import Layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_wire.failures import unpack_failures
-from queue_wire.files.envelope import unpack_info_class, unpack_todo
+from queue_wire.files.envelope import unpack_todo, unpack_whole_info
 from queue_wire.files.hold_mark import HoldMark, HoldOrder, unpack_mark
 from queue_wire.files.marks import identify
 from queue_wire.files.recipients import unpack_recipients
@@ -101,7 +101,7 @@ class Detail:
         self.unsorted = [(bool(done >> bit & 1), address) for bit, address in enumerate(envelope.recipients)]
 
     def _info(self, data: bytes) -> None:
-        self.sender, self.priority = unpack_info_class(data)
+        self.sender, self.priority, _, _ = unpack_whole_info(data)
 
     def _channel(self, name: str, path: str) -> None:
         def unpack(data: bytes) -> None:

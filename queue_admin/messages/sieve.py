@@ -7,7 +7,7 @@ by the descriptor of its directory and mostly read at once; nothing is parsed. W
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
 from queue_admin.messages.detail import CHANNELS, RECEIVED_MAX, received_uid
@@ -15,7 +15,7 @@ from queue_admin.messages.selectors import HEADER_MAX, Selectors, find_subject
 from queue_admin.messages.survey import HASHED_KINDS
 from queue_base.errors import Temporary, reason
 from queue_base.queue.layout import Layout
-from queue_wire.files.envelope import pack_info
+from queue_wire.files.envelope import SUBMITTER_BYTES, pack_info
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
@@ -200,7 +200,7 @@ def _classified_tests(selectors: Selectors, now: float, lower: Iterable[str]) ->
     end = b"" if domain is None else b"@%s\0" % domain
     lengths = set()
     if sender is not None:
-        records = [len(sender) + len(pack_info(b"", priority)) for priority in ("", *lower)]
+        records = [len(sender) + size for size in _rest_sizes(lower)]
         # One more for a final dot. A domain with A-labels may be there with U-labels, which have another length.
         lengths = set() if b"xn--" in sender else {*records, *(length + 1 for length in records)}
 
@@ -225,6 +225,13 @@ def _classified_tests(selectors: Selectors, now: float, lower: Iterable[str]) ->
     if (uid := selectors.uid) is not None:
         tests.append(lambda bucket, name: received_uid(bucket.head("mess", name, RECEIVED_MAX)) == uid)
     return tests
+
+
+def _rest_sizes(lower: Iterable[str]) -> Iterator[int]:
+    """Yield the lengths that info/ may have besides its sender."""
+    for priority in ("", *lower):
+        for uid, submitter in ((None, b""), (0, b""), (0, bytes(SUBMITTER_BYTES))):
+            yield len(pack_info(b"", priority, uid, submitter))
 
 
 def _has_recipient(bucket: Bucket, name: str, needles: list[bytes]) -> bool:

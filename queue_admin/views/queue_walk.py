@@ -24,7 +24,7 @@ from queue_admin.messages.survey import read_regular
 from queue_base.errors import Temporary, reason
 from queue_base.queue.layout import PRIORITY, Layout, birth_by
 from queue_base.queue.marks_file import LeftMarks
-from queue_wire.files.envelope import unpack_info, unpack_info_class, unpack_todo
+from queue_wire.files.envelope import unpack_info, unpack_todo, unpack_whole_info
 from queue_wire.files.marks import identify
 from queue_wire.files.recipients import unpack_pending, unpack_piece
 from queue_wire.format_error import FormatError
@@ -72,7 +72,7 @@ class WalkedMessage:
         if self._envelope is not None:
             return self._walk.layout.class_of(int(self.name))
         try:
-            return unpack_info_class(self._walk.read("info", self.name, _INFO_MAX))[1]
+            return unpack_whole_info(self._walk.read("info", self.name, _INFO_MAX))[1]
         except (OSError, FormatError):
             return None
 

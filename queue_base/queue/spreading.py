@@ -271,7 +271,7 @@ class SpreadWriter(Writer):
             if place not in tried:
                 try:
                     writer = self._places[place].writer()
-                    writer.priority = self.priority
+                    writer.priority, writer.submitter = self.priority, self.submitter
                     draft = writer.begin(uid) if isinstance(writer, QueueWriter) else writer.begin()
                     self._waiting[place] += 1
                     return place, draft

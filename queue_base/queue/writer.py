@@ -141,6 +141,8 @@ class Writer:
     inflow: "InflowControl"
     # The class that is asked for (queue_wire.control.priorities), empty for none.
     priority = ""
+    # For whom a daemon's program has the message (queue_wire.submitter), empty for none.
+    submitter = b""
     # Whether each draft must be committed before the next one is begun.
     one_by_one = False
     # How many queues it writes to: a group may have so many times as many drafts.
@@ -179,14 +181,14 @@ class QueueDraft(Draft):
     file stays open until the writer's commit takes its descriptor (`note`) and syncs it. Descriptors are short if there
     is one above `descriptors`.
 
-    Before `finish` the caller may set `hold`, the reason for which the message is on hold from the beginning, and
-    `copy`, the cause of a copy for the postmaster. `trouble` says why there is no copy.
+    Before `finish` the caller may set `hold`, the reason for which the message is on hold from the beginning, `copy`,
+    the cause of a copy for the postmaster, and `submitter` (queue_wire.submitter). `trouble` says why there is no copy.
     """
 
     __slots__ = (
         "_choose_class", "_commit", "_data", "_descriptors", "_entered", "_intd_made", "_layout", "_linking", "_mtime",
-        "_name", "_packed", "_pid", "_postman", "_uid", "copy", "envelope", "hold", "intd", "message", "todo",
-        "trouble",
+        "_name", "_packed", "_pid", "_postman", "_uid", "copy", "envelope", "hold", "intd", "message", "submitter",
+        "todo", "trouble",
     )  # fmt: skip
 
     def __init__(
@@ -206,7 +208,7 @@ class QueueDraft(Draft):
         self.envelope = -1
         self.message = 0
         self.todo = self.intd = ""
-        self.hold = self.copy = b""
+        self.hold = self.copy = self.submitter = b""
         self.trouble = ""
         self._choose_class = choose_class
         self._postman = ""
@@ -241,7 +243,7 @@ class QueueDraft(Draft):
 
     def pack(self, sender: bytes, recipients: list[bytes]) -> None:
         """Pack the envelope before `finish`, which then does not; for a large one. Raises FormatError."""
-        self._data = pack_todo(Envelope(self._uid, self._pid, sender, recipients))
+        self._data = pack_todo(Envelope(self._uid, self._pid, sender, recipients, self.submitter))
         self._packed = True
 
     def finish(self, sender: bytes, recipients: list[bytes]) -> None:
@@ -549,6 +551,8 @@ class QueueWriter(Writer):
         )  # fmt: skip
         # Root and the owner may have any class; the caller of a set-uid program, whose environment asks, may not.
         draft.priority, draft.may_raise = self.priority, self._uid in (0, os.geteuid())
+        if draft.may_raise:
+            draft.submitter = self.submitter
         return draft
 
     def _make_file(self, now: int) -> tuple[int, str]:

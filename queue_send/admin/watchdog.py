@@ -388,7 +388,7 @@ class Watchdog:
             due = store.due(message, kind)
             if due is None or (stamp is not None and stamp not in clock.all_from_disk(due)):
                 return None
-            sender, birth = store.load(message)
+            sender, birth = store.load(message)[:2]
         except (OSError, FormatError):
             return None  # It has ended meanwhile; or its next attempt logs what is wrong with it.
         birth = clock.birth_from_disk(birth)

@@ -92,7 +92,7 @@ class Loader:
             self.flushes.forget(message)
             return NotRead.ENDED
         try:
-            sender, disk_birth = self._store.load(message)
+            sender, disk_birth, uid, submitter = self._store.load(message)
         except FileNotFoundError:
             self.flushes.forget(message)
             return NotRead.ENDED  # It had two entries in the backlog.
@@ -111,16 +111,15 @@ class Loader:
         expires = birth + self._config.current.lifetime(sender)
         attempt = Attempt(message, sender, birth, expires, piece.next, clock.from_disk(piece.due))
         attempt.disk_birth, attempt.size = disk_birth, piece.size
-        envelope = self._store.envelopes.get(message)
-        attempt.submitter = self._submitter(sender, None if envelope is None else envelope.uid)
+        attempt.submitter = self._submitter(sender, uid, submitter)
         flush = self.flushes.begin(message, piece.due, stamp is not None, attempt.due <= clock.now())
         if flush is not None:
             attempt.chosen, attempt.others_due = flush.trying, flush.due
         return attempt, piece
 
-    def _submitter(self, sender: bytes, uid: int | None) -> bytes:
-        """Return who has submitted a message: the user with a uid, if that is known and is not one of our daemons."""
-        return submitter_of(sender, None if uid in self._trusted else uid)
+    def _submitter(self, sender: bytes, uid: int | None, submitter: bytes) -> bytes:
+        """Return who has submitted a message. The uid of one of our daemons says nothing."""
+        return submitter_of(sender, None if uid in self._trusted else uid, submitter)
 
     def destination(self, notice: Notice) -> tuple[bytes | None, int, bytes | None]:
         """Return the nexthop of a new message, the end of its lifetime, and its submitter, as its notice tells.
@@ -129,7 +128,7 @@ class Loader:
         """
         if not isinstance(notice, Arrived):
             return None, 0, None
-        submitter = self._submitter(notice.sender, notice.uid)
+        submitter = self._submitter(notice.sender, notice.uid, notice.submitter)
         letter = LOCAL if self._kind == "local" else REMOTE
         addresses = [address for channel, address in notice.recipients if channel == letter]
         if len(addresses) != 1:

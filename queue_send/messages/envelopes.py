@@ -20,14 +20,14 @@ CHANNELS = {LOCAL: "local", REMOTE: "remote"}
 
 class KeptEnvelope:
     """One message: `birth` in microseconds since the epoch, `due` in seconds, the sender, the class, which is empty for
-    the first one, the injector's uid, and what is left to do.
+    the first one, the injector's uid, the submitter, which is empty for none, and what is left to do.
 
     `left` are, for each channel that has recipients, (offset of the record in the file, address) of those that are not
     done. `sizes` are the bytes of the files, `length` about those of the envelope in memory.
     """
 
     announced = False
-    __slots__ = ("birth", "due", "left", "length", "priority", "sender", "sizes", "uid")
+    __slots__ = ("birth", "due", "left", "length", "priority", "sender", "sizes", "submitter", "uid")
 
     def __init__(self, notice: Arrived, due: int) -> None:
         self.birth = notice.birth
@@ -35,6 +35,7 @@ class KeptEnvelope:
         self.sender = notice.sender
         self.priority = notice.priority
         self.uid = notice.uid
+        self.submitter = notice.submitter
         self.left: dict[str, list[tuple[int, bytes]]] = {}
         self.sizes: dict[str, int] = {}
         for letter, address in notice.recipients:

@@ -12,7 +12,7 @@ from queue_base.queue.results_file import read_results
 from queue_send.messages.announced import Announced, AnnouncedMessage, Then
 from queue_send.scheduler.message_classes import MessageClasses
 from queue_send.scheduler.waiting import LONG_AGO
-from queue_wire.files.envelope import unpack_info, unpack_info_class
+from queue_wire.files.envelope import unpack_whole_info
 from queue_wire.files.last_result import LastResult
 from queue_wire.files.recipients import DONE_MARK, unpack_piece
 from queue_wire.format_error import FormatError
@@ -75,14 +75,18 @@ class Store:
         """Note that deliveries to so many recipients of a message are started."""
         self.announced.started(message, recipients)
 
-    def load(self, message: int) -> tuple[bytes, int]:
-        """Return (sender, birth in seconds)."""
+    def load(self, message: int) -> tuple[bytes, int, int | None, bytes]:
+        """Return (sender, birth in seconds, uid of the injector, submitter).
+
+        The uid is None if it is not known, the submitter empty if there is none.
+        """
         known = self.envelopes.get(message)
         if known is not None:
-            return known.sender, known.birth // 1_000_000
+            return known.sender, known.birth // 1_000_000, known.uid, known.submitter
         path = self.layout.hashed("info", message)
         data, mtime = read_dated(path)
-        return self._unpack(unpack_info, data, "info", message), mtime // _SECOND
+        sender, _, uid, submitter = self._unpack(unpack_whole_info, data, "info", message)
+        return sender, mtime // _SECOND, uid, submitter
 
     def last_notice(self, message: int) -> int:
         """Return when the last delay notice was sent, in seconds; at or before the birth if none was."""
@@ -194,7 +198,7 @@ class Store:
     def _read_class(self, message: int) -> str:
         try:
             data, _ = read_dated(self.layout.hashed("info", message))
-            return unpack_info_class(data)[1]
+            return unpack_whole_info(data)[1]
         except (FileNotFoundError, FormatError):
             return ""  # Who loads the message finds out.
 

@@ -110,7 +110,7 @@ class Bouncer(Notifier):
     def _compose(self, message: int, now: float) -> Steps:
         """Read the failures of a message, composes their bounce. Raises OSError, FormatError."""
         try:
-            sender, birth = self._store.load(message)
+            sender, birth = self._store.load(message)[:2]
             failures = yield from read_failures(self._store.layout, message)
         except OSError as error:
             if error.errno not in LASTING:

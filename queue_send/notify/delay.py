@@ -218,7 +218,7 @@ class DelayNotifier(Notifier):
         left, first = self._left(message), None
         earlier: dict[tuple[str, int], list[LastResult]] = {}
         try:
-            sender, birth = self._store.load(message)
+            sender, birth = self._store.load(message)[:2]
         except FileNotFoundError:
             left = iter(())  # It has ended.
         for first in left:

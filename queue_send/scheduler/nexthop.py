@@ -41,16 +41,19 @@ def holder_of(nexthop: bytes) -> bytes | None:
     return nexthop
 
 
-def submitter_of(sender: bytes, uid: int | None = None) -> bytes:
-    """Return who has submitted a message: the local user `uid`, if that is known, or who its sender is.
+def submitter_of(sender: bytes, uid: int | None = None, named: bytes = b"") -> bytes:
+    """Return who has submitted a message: whom its injector has `named` (queue_wire.submitter), or the local user
+    `uid`, or if neither is known who its sender is.
 
     Of the sender's local part only what is before the first `-` or `+` counts, since the sender of a mailing list may
-    be different for each recipient.
+    be different for each recipient. It begins with a NUL, so it is never equal to the name of a holder.
     """
+    if named:
+        return b"\0" + named
     if uid is not None:
-        return b"uid %d" % uid
+        return b"\0uid %d" % uid
     local = split_address(sender)[0]
-    return b"%s<%s" % (local.partition(b"-")[0].partition(b"+")[0], domain_of(sender))
+    return b"\0%s<%s" % (local.partition(b"-")[0].partition(b"+")[0], domain_of(sender))
 
 
 def address_holder(address: bytes) -> bytes:

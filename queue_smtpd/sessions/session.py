@@ -52,6 +52,7 @@ from queue_wire.control.smtpdusers import Verifier
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.qmtp import ACCEPTED, PERMANENT, Answer
+from queue_wire.submitter import pack_submitter
 
 # The status at the end of an answer of queue-intake (qmail's form).
 _STATUS = re.compile(rb" \(#(5\.[0-9]{1,3}\.[0-9]{1,3})\)$")
@@ -230,6 +231,11 @@ class SmtpSession:
     def user(self) -> bytes:
         """The user who has authenticated, empty for none."""
         return self._client.user
+
+    @property
+    def submitter(self) -> bytes:
+        """For whom its mail is: the user who has authenticated, or else the client's host."""
+        return pack_submitter(self._client.shown_address, self._client.user)
 
     @property
     def over(self) -> bool:

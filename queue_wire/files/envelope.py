@@ -2,8 +2,12 @@
 
     fd 1        F<sender>\\0 T<recipient>\\0 ... \\0              (qmail-queue(8))
     todo, intd  u<uid>\\0 p<pid>\\0 F<sender>\\0 T<recipient>\\0 ...   (no spaces; qmail's INTERNALS)
-    info        F<sender>\\0                                    and, for a message of another class than the first,
-                P<class>\\0                                     which qmail does not read
+    info        F<sender>\\0                                    and what qmail does not read:
+                P<class>\\0                                     for a message of another class than the first
+                u<uid>\\0                                       of 20 digits, so that its length says nothing
+
+In a `u` record the uid may be followed by a space and a submitter (queue_wire.submitter), 16 hexadecimal digits: for
+whom a daemon has injected the message. qmail reads the digits of the uid and ignores what follows.
 
 Addresses are bytes without NUL, at most ADDRESS_MAX long. Nothing else about them is checked here.
 """
@@ -17,22 +21,24 @@ if TYPE_CHECKING:
 # qmail-queue gives up at the 1003rd byte of an address (its ADDR), so 1,002 is the longest it takes.
 ADDRESS_MAX = 1002
 CLASS_MAX = 31  # Bytes of the name of a class (queue_wire.control.priorities).
+SUBMITTER_BYTES = 16  # Hexadecimal digits of a submitter.
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 
 
 class Envelope:
-    """The uid and pid of the injector, the sender, and the recipients in order.
+    """The uid and pid of the injector, the sender, and the recipients in order; the submitter, empty for none.
 
     Not a NamedTuple, because queue-enqueue, which must start fast, does not import typing.
     """
 
-    __slots__ = ("pid", "recipients", "sender", "uid")
+    __slots__ = ("pid", "recipients", "sender", "submitter", "uid")
 
-    def __init__(self, uid: int, pid: int, sender: bytes, recipients: list[bytes]) -> None:
+    def __init__(self, uid: int, pid: int, sender: bytes, recipients: list[bytes], submitter: bytes = b"") -> None:
         self.uid = uid
         self.pid = pid
         self.sender = sender
         self.recipients = recipients
+        self.submitter = submitter
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Envelope) and self._key() == other._key()
@@ -40,8 +46,8 @@ class Envelope:
     def __repr__(self) -> str:
         return f"Envelope{self._key()}"
 
-    def _key(self) -> tuple[int, int, bytes, list[bytes]]:
-        return self.uid, self.pid, self.sender, self.recipients
+    def _key(self) -> tuple[int, int, bytes, list[bytes], bytes]:
+        return self.uid, self.pid, self.sender, self.recipients, self.submitter
 
 
 def check_address(address: bytes) -> bytes:
@@ -60,7 +66,8 @@ def pack_enqueue(sender: bytes, recipients: "Iterable[bytes]") -> bytes:
 
 def pack_todo(envelope: Envelope) -> bytes:
     """Return the bytes of todo/B/I."""
-    parts = [b"u%d\0p%d\0F%s\0" % (envelope.uid, envelope.pid, check_address(envelope.sender))]
+    injector = pack_injector(envelope.uid, envelope.submitter)
+    parts = [b"u%s\0p%d\0F%s\0" % (injector, envelope.pid, check_address(envelope.sender))]
     parts += [b"T%s\0" % check_address(recipient) for recipient in envelope.recipients]
     return b"".join(parts)
 
@@ -73,7 +80,7 @@ def unpack_todo(data: bytes) -> Envelope:
     """
     reader = TodoReader()
     recipients = reader.feed(data)
-    return Envelope(reader.uid, reader.pid, reader.end(), recipients)
+    return Envelope(reader.uid, reader.pid, reader.end(), recipients, reader.submitter)
 
 
 class TodoReader:
@@ -82,10 +89,11 @@ class TodoReader:
     `feed` returns the recipients that a piece completes. `end` returns the sender after the last piece.
     """
 
-    __slots__ = ("_any", "_rest", "_sender", "pid", "uid")
+    __slots__ = ("_any", "_rest", "_sender", "pid", "submitter", "uid")
 
     def __init__(self) -> None:
         self.uid = self.pid = 0
+        self.submitter = b""
         self._sender: bytes | None = None
         self._rest = b""
         self._any = False
@@ -106,7 +114,7 @@ class TodoReader:
             elif kind == b"F" and self._sender is None:
                 self._sender = check_address(value)
             elif kind == b"u":
-                self.uid = _number(value)
+                self.uid, self.submitter = unpack_injector(value)
             elif kind == b"p":
                 self.pid = _number(value)
             else:
@@ -128,6 +136,24 @@ def _number(value: bytes) -> int:
     return int(value)
 
 
+def pack_injector(uid: int, submitter: bytes) -> bytes:
+    """Return the uid of an injector and the submitter, if there is one."""
+    return b"%d %s" % (uid, submitter) if submitter else b"%d" % uid
+
+
+def unpack_injector(value: bytes) -> tuple[int, bytes]:
+    """Return the uid of an injector and the submitter, empty for none. Raises FormatError."""
+    digits, space, submitter = value.partition(b" ")
+    if space and not is_submitter(submitter):
+        raise FormatError(f"envelope: not a submitter: {quoted(submitter)}")
+    return _number(digits), submitter
+
+
+def is_submitter(value: bytes) -> bool:
+    """Return whether this may be a submitter."""
+    return len(value) == SUBMITTER_BYTES and not value.strip(b"0123456789abcdef")
+
+
 def drop_recipients(data: bytes, done: int) -> bytes:
     """Return the bytes of todo/B/I without some recipients: bit n of `done` is the n-th one, from 0."""
     kept = []
@@ -146,29 +172,39 @@ def is_class_name(name: bytes) -> bool:
     return 0 < len(name) <= CLASS_MAX and name[:1] in _LETTERS and not name.strip(_LETTERS + b"0123456789-")
 
 
-def pack_info(sender: bytes, priority: str = "") -> bytes:
-    """Return the bytes of info/B/I; `priority` is the class, empty for the first one."""
+def pack_info(sender: bytes, priority: str = "", uid: int | None = None, submitter: bytes = b"") -> bytes:
+    """Return the bytes of info/B/I; `priority` is the class, empty for the first one; `uid` is None if not known."""
     data = b"F%s\0" % check_address(sender)
-    return data + b"P%s\0" % priority.encode("ascii") if priority else data
+    if priority:
+        data += b"P%s\0" % priority.encode("ascii")
+    if uid is None:
+        return data
+    return data + (b"u%020d %s\0" % (uid, submitter) if submitter else b"u%020d\0" % uid)
 
 
 def unpack_info(data: bytes) -> bytes:
     """Return the sender in the bytes of info/B/I. Raises FormatError."""
-    return unpack_info_class(data)[0]
+    return unpack_whole_info(data)[0]
 
 
-def unpack_info_class(data: bytes) -> tuple[bytes, str]:
-    """Return the sender and the class in the bytes of info/B/I; the class is empty for the first one.
+def unpack_whole_info(data: bytes) -> tuple[bytes, str, int | None, bytes]:
+    """Return the sender, the class, the uid of the injector and the submitter in the bytes of info/B/I.
 
-    Raises FormatError.
+    The class is empty for the first one, the uid None if it is not known, the submitter empty if there is none. Raises
+    FormatError.
     """
-    end = data.find(b"\0")
-    if data[:1] != b"F" or end < 0:
+    sender, *rest = data.split(b"\0")
+    if sender[:1] != b"F" or not rest or rest.pop():
         raise FormatError(f"info: not one sender record: {quoted(data)}")
-    rest = data[end + 1 :]
-    if rest and (rest[:1] != b"P" or rest[-1:] != b"\0" or not is_class_name(rest[1:-1])):
-        raise FormatError(f"info: not one sender record, alone or with a class: {quoted(data)}")
-    return check_address(data[1:end]), rest[1:-1].decode("ascii")
+    priority, uid, submitter = "", None, b""
+    for record in rest:
+        if record[:1] == b"P" and not priority and is_class_name(record[1:]):
+            priority = record[1:].decode("ascii")
+        elif record[:1] == b"u" and uid is None:
+            uid, submitter = unpack_injector(record[1:])
+        else:
+            raise FormatError(f"info: not one sender record, a class and a uid: {quoted(data)}")
+    return check_address(sender[1:]), priority, uid, submitter
 
 
 class EnvelopeReader:

@@ -14,7 +14,8 @@
     S<settings>\\0     the same without being asked, when it has read them
     netstring          a full notice: C<id> \\0 birth \\0 size \\0 todo size \\0 check \\0 pid \\0 uid \\0 sender
                        [\\0 P<class>] [\\0 recipient ...], or A<id> ...: the message is announced; it stays in
-                       todo/, and is not classified yet. P<class>: it is of another class than the first
+                       todo/, and is not classified yet. P<class>: it is of another class than the first. The uid is
+                       as in todo/B/I, with the submitter if there is one
 Back, one byte each: H reread the control files, X exit, W the answer to the oldest unanswered W, P asks for an answer
 when all messages whose lines are in the log have been announced; what to do with new messages from now on: A announce
 them, L leave them in todo/, C classify them, F announce those of the first class and leave the others. And records:
@@ -37,7 +38,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from queue_wire.files.envelope import is_class_name
+from queue_wire.files.envelope import is_class_name, pack_injector
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.ids import unpack_id
 from queue_wire.logline import LINE_MAX
@@ -61,8 +62,8 @@ WHY_MAX = 400  # Bytes of the reason for which a message could not be classified
 SETTINGS_MAX = 8000  # Bytes of the settings in a record.
 LOCAL, REMOTE = b"L", b"R"
 _CLASS = b"P"
-# What is before the sender: the kind, the id, birth, size, length, check, pid and uid.
-_ARRIVED = re.compile(rb"[AC]([0-9]{1,20})\0" + rb"([0-9]{1,20})\0" * 6)
+# What is before the sender: the kind, the id, birth, size, length, check, pid, uid and submitter.
+_ARRIVED = re.compile(rb"[AC]([0-9]{1,20})\0" + rb"([0-9]{1,20})\0" * 5 + rb"([0-9]{1,20})(?: ([0-9a-f]{16}))?\0")
 
 
 class Ask(Enum):
@@ -88,7 +89,8 @@ class Arrived(NamedTuple):
     """A full notice: a message that left todo/, or is announced, and its envelope. `birth` is in microseconds.
 
     `recipients` are (channel, address) in the order of todo/B/I; the channel is LOCAL or REMOTE. `todo_size` and
-    `check` are the length and the CRC-32 of todo/B/I, `pid` and `uid` those of the injector.
+    `check` are the length and the CRC-32 of todo/B/I, `pid` and `uid` those of the injector; `submitter` is empty for
+    none.
     """
 
     message: int
@@ -102,6 +104,7 @@ class Arrived(NamedTuple):
     pid: int = 0
     uid: int = 0
     priority: str = ""
+    submitter: bytes = b""
 
 
 class ClassifyAnswer(NamedTuple):
@@ -159,9 +162,9 @@ Notice = Classified | Arrived
 
 def pack_arrived(notice: Arrived) -> bytes:
     """Return the full notice as a netstring."""
-    message, birth, size, sender, recipients, announced, todo_size, check, pid, uid, priority = notice
-    numbers = b"%s%d\0%d\0%d\0%d\0%d\0%d\0%d" % (
-        b"A" if announced else b"C", message, birth, size, todo_size, check, pid, uid,
+    message, birth, size, sender, recipients, announced, todo_size, check, pid, uid, priority, submitter = notice
+    numbers = b"%s%d\0%d\0%d\0%d\0%d\0%d\0%s" % (
+        b"A" if announced else b"C", message, birth, size, todo_size, check, pid, pack_injector(uid, submitter),
     )  # fmt: skip
     fields = [numbers, sender]
     if priority:
@@ -264,7 +267,7 @@ def _unpack_arrived(record: bytes) -> Arrived:
     match = _ARRIVED.match(record)
     if match is None:
         raise FormatError(f"notice: not id, numbers, sender, recipients: {quoted(record)}")
-    message, *numbers = match.groups()
+    message, *numbers, submitter = match.groups(b"")
     birth, size, todo_size, check, pid, uid = map(int, numbers)
     sender, *fields = record[match.end() :].split(b"\0")
     recipients = []
@@ -280,7 +283,7 @@ def _unpack_arrived(record: bytes) -> Arrived:
             raise FormatError(f"notice: recipient of no channel: {quoted(record)}")
         recipients.append((channel, field[1:]))
     announced = record[:1] == b"A"
-    facts = birth, size, sender, recipients, announced, todo_size, check, pid, uid, priority
+    facts = birth, size, sender, recipients, announced, todo_size, check, pid, uid, priority, submitter
     return Arrived(unpack_id(message), *facts)
 
 

@@ -49,8 +49,8 @@ class Protocol(Enum):
 
 class PackageFacts(NamedTuple):
     """What a client says of its next package, or of the one that it sends: the uid of the user whose message it is, the
-    causes of a hold and of a copy for the postmaster, and the class that is asked for, empty for none. Or `numbers`:
-    its messages have places for their numbers.
+    causes of a hold and of a copy for the postmaster, the class that is asked for, and the submitter, empty for none.
+    Or `numbers`: its messages have places for their numbers.
     """
 
     uid: int | None
@@ -58,6 +58,7 @@ class PackageFacts(NamedTuple):
     copy: bytes = b""
     priority: str = ""
     numbers: bool = False
+    submitter: bytes = b""
 
 
 class Begin(NamedTuple):
@@ -326,7 +327,7 @@ class PackageReader:
         else:
             self._pieces = facts.pieces
             self._read_comma(_Next.PACKAGE)
-        return PackageFacts(facts.uid, facts.hold, facts.copy, facts.priority, facts.numbers)
+        return PackageFacts(facts.uid, facts.hold, facts.copy, facts.priority, facts.numbers, facts.submitter)
 
     def _read_piece_kind(self) -> None:
         """Look at the first byte of a piece. Raises FormatError."""

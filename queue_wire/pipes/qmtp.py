@@ -20,6 +20,7 @@ Our own extension: a client may send facts before a QMTP package, which they are
                 copy=CAUSE   a copy of it is kept for the postmaster, for this reason; for trusted clients
                 class=NAME   the class that is asked for (queue_wire.control.priorities); a higher one than the rules
                              give, for trusted clients
+                submitter=S  for whom the message is (queue_wire.submitter); counts from trusted clients alone
                 numbers      alone: in each message of this connection the first NUL stands for its number in the queue
 
 A message in pieces is sent in the place of the first netstring of its package:
@@ -32,7 +33,7 @@ A message in pieces is sent in the place of the first netstring of its package:
 This module has the client's side and what both sides share. queue_intake reads packages.
 """
 
-from queue_wire.files.envelope import is_class_name
+from queue_wire.files.envelope import is_class_name, is_submitter
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import NetstringReader, pack_netstring
 
@@ -110,11 +111,11 @@ def pack_qmqp(message: bytes, sender: bytes, recipients: "Iterable[bytes]") -> b
 
 class IntakeFacts:
     """What a client says of a package: the user whose message it is; whether it comes in pieces; the causes of a hold
-    and of a copy for the postmaster, empty for none; the class that is asked for, empty for none. numbers: its messages
-    have places for their numbers.
+    and of a copy for the postmaster, the class that is asked for, and the submitter, empty for none. numbers: its
+    messages have places for their numbers.
     """
 
-    __slots__ = ("copy", "hold", "numbers", "pieces", "priority", "uid")
+    __slots__ = ("copy", "hold", "numbers", "pieces", "priority", "submitter", "uid")
 
     def __init__(
         self,
@@ -124,6 +125,7 @@ class IntakeFacts:
         copy: bytes = b"",
         priority: str = "",
         numbers: bool = False,
+        submitter: bytes = b"",
     ) -> None:
         self.uid = uid
         self.pieces = pieces
@@ -131,6 +133,7 @@ class IntakeFacts:
         self.copy = copy
         self.priority = priority
         self.numbers = numbers
+        self.submitter = submitter
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntakeFacts) and self._values == other._values
@@ -139,12 +142,17 @@ class IntakeFacts:
         return f"IntakeFacts{self._values!r}"
 
     @property
-    def _values(self) -> "tuple[int | None, bool, bytes, bytes, str, bool]":
-        return self.uid, self.pieces, self.hold, self.copy, self.priority, self.numbers
+    def _values(self) -> "tuple[int | None, bool, bytes, bytes, str, bool, bytes]":
+        return self.uid, self.pieces, self.hold, self.copy, self.priority, self.numbers, self.submitter
 
 
 def pack_facts(
-    uid: int | None = None, pieces: bool = False, hold: bytes = b"", copy: bytes = b"", priority: str = ""
+    uid: int | None = None,
+    pieces: bool = False,
+    hold: bytes = b"",
+    copy: bytes = b"",
+    priority: str = "",
+    submitter: bytes = b"",
 ) -> bytes:
     """Return facts as a netstring. Control characters of a cause become spaces, and its end is cut off."""
     facts = [b"uid=%d" % uid] if uid is not None else []
@@ -155,6 +163,8 @@ def pack_facts(
             facts.append(name + cause[:CAUSE_MAX].translate(_PRINTABLE))
     if priority:
         facts.append(b"class=" + priority.encode("ascii"))
+    if submitter:
+        facts.append(b"submitter=" + submitter)
     return pack_netstring(FACTS + b"\0".join(facts))
 
 
@@ -179,6 +189,10 @@ def unpack_facts(payload: bytes) -> IntakeFacts:
             if not is_class_name(fact[6:]):
                 raise FormatError(f"not the name of a class: {quoted(fact[6:])}")
             found.priority = fact[6:].decode("ascii")
+        elif fact.startswith(b"submitter="):
+            if not is_submitter(fact[10:]):
+                raise FormatError(f"not a submitter: {quoted(fact[10:])}")
+            found.submitter = fact[10:]
         elif fact.startswith(b"uid="):
             value = fact[4:]
             # 2**32 - 1 stands for no user (chown(2)).

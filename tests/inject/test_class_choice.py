@@ -9,11 +9,23 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
-from support.inject.injectors import OWNER, ROOT, USER, PickupDaemon, as_user, inject, run, sendmail, shared_home
+from support.inject.injectors import (
+    OWNER,
+    ROOT,
+    USER,
+    PickupDaemon,
+    as_user,
+    inject,
+    queued,
+    run,
+    sendmail,
+    shared_home,
+)
 from support.intake.intake_daemon import IntakeDaemon
 from support.processes.suite import program, wait_until
 from support.queues.home import make_home
 
+SUBMITTER = "0123456789abcdef"
 MAIL = b"From: ann@example.org\nTo: bob@example.net\n\nhello\n"
 
 
@@ -138,3 +150,15 @@ def test_mail_in_maildrop_keeps_the_class_that_was_asked_for(shared: Home) -> No
 def test_what_the_option_says_is_shown_by_help(home: Home) -> None:
     done = run([*program("queue-inject"), "--help"])
     assert b"--priority CLASS" in done.output
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root to be another user")
+def test_the_environment_names_a_submitter_only_for_those_who_may_speak_for_others(shared: Home) -> None:
+    with IntakeDaemon(shared):
+        for uid, submitter in ((USER, SUBMITTER), (OWNER, SUBMITTER), (OWNER, "no\nsubmitter")):
+            command = [*as_user(uid, "queue_inject.main"), "--home", shared.path]
+            assert run(command, MAIL, QUEUE_SUBMITTER=submitter).code == 0
+    found = [each.envelope for each in queued(shared)]
+    assert sorted((each.uid, each.submitter) for each in found) == [
+        (OWNER, b""), (OWNER, SUBMITTER.encode()), (USER, b"")
+    ]

@@ -226,6 +226,20 @@ def test_another_users_uid_is_in_the_envelope_and_that_user_cannot_name_another_
     assert sorted(each.envelope.uid for each in queued(intake.home)) == [77, USER]
 
 
+def test_another_user_cannot_take_the_share_of_another_submitter(intake: IntakeDaemon) -> None:
+    if not ROOT:
+        pytest.skip("needs root, to be another user")
+    named = pack_facts(submitter=b"0123456789abcdef") + qmtp(MAIL, b"ann", [b"bob"])
+    assert b":Kok" in ask_as(intake.home, USER, named)
+    assert (only(intake.home).envelope.uid, only(intake.home).envelope.submitter) == (USER, b"")
+    # Only the packages of which it is said, on a connection that has mail for many.
+    assert ask_as(intake.home, OWNER, named + qmtp(MAIL, b"ann", [b"bob"])).count(b":Kok") == 2
+    pieces = pack_facts(pieces=True) + pack_piece(MAIL) + pack_facts(submitter=b"fedcba9876543210") + PIECES_END
+    assert b":Kok" in ask_as(intake.home, OWNER, pieces + pack_envelope(b"ann", [b"bob"]))
+    found = [each.envelope.submitter for each in queued(intake.home)]
+    assert sorted(found) == [b"", b"", b"0123456789abcdef", b"fedcba9876543210"]
+
+
 def test_nobody_else_can_put_a_socket_in_its_place(intake: IntakeDaemon) -> None:
     place = Path(intake.home.queue, "intake")
     assert oct(place.stat().st_mode & 0o7777) == "0o711" and oct((place / "socket").stat().st_mode & 0o777) == "0o666"

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
+from queue_wire.files.envelope import unpack_todo
 from queue_wire.pipes.qmtp import pack_facts
+from queue_wire.submitter import pack_submitter
 from support.inject.injectors import only, queued
 from support.intake.intake_daemon import Client, IntakeDaemon, ask, qmqp, qmtp
 from support.processes.suite import Suite, wait_until
@@ -59,6 +61,8 @@ def test_a_listed_host_hands_in_by_qmtp_and_qmqp_and_another_one_is_closed(home:
             begin = rb"Received: \(qmail \d+ invoked by uid %d\); .*\n" % os.stat(home.queue).st_uid
             assert re.match(begin + RECEIVED % name.upper().encode(), message), message
             assert message.endswith(MAIL)
+            envelope = unpack_todo(Path(open_layout(home.queue).todo(int(number[1]))).read_bytes())
+            assert envelope.submitter == pack_submitter("127.0.0.1")
         # A listener speaks its own protocol only.
         assert hand_in(ports["qmtp"], qmqp(MAIL, b"", [b"bob"])) == b""
         assert hand_in(ports["strange"], qmtp(MAIL, b"", [b"bob"])) == b""

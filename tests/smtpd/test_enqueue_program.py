@@ -18,6 +18,7 @@ from queue_smtpd.milter.enqueue_program import EnqueuePrograms, GivenMessage
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_wire.pipes.qmtp import ACCEPTED, Answer
 from queue_wire.pipes.qmtp import TEMPORARY as LATER
+from queue_wire.submitter import pack_submitter
 from support.inject.injectors import only, queued, shared_home
 from support.intake.intake_daemon import IntakeDaemon
 from support.processes.forked import BIN
@@ -102,6 +103,7 @@ def test_a_program_queues_the_message_with_its_changes_and_knows_the_client(prog
     assert b" with ESMTP;\n" in found.message and b"\0" not in found.message
     assert found.message.endswith(TEXT.replace("\r", "").encode())
     assert (found.envelope.sender, found.envelope.recipients) == (ANN.encode(), [BOB.encode(), JOE.encode()])
+    assert found.envelope.submitter == pack_submitter("127.0.0.1")
     programmed.daemon.wait_for(b": queued - bytes ")
 
 

@@ -121,13 +121,14 @@ def test_small_messages_are_packages_on_links_that_are_used_again(home: Home) ->
     with_server(home, work)
 
 
-def test_a_message_of_a_listener_with_a_class_says_so(home: Home) -> None:
+def test_a_message_of_a_listener_with_a_class_says_so_and_for_whom_it_is(home: Home) -> None:
     async def work(server: Server, links: IntakeLinks) -> None:
         decided: list[Answer | None] = []
-        message = MessageTransfer(links, decided.append, lambda: None, "bulk")
+        message = MessageTransfer(links, decided.append, lambda: None, "bulk", b"0123456789abcdef")
         message.add(b"one\n", 1.0)
         message.finish(SENDER, RECIPIENTS, 1.0, hold=b"why")
-        package = pack_facts(hold=b"why", priority="bulk") + pack_package(b"one\n", SENDER, RECIPIENTS)
+        facts = pack_facts(hold=b"why", priority="bulk", submitter=b"0123456789abcdef")
+        package = facts + pack_package(b"one\n", SENDER, RECIPIENTS)
         await server.wait(partial(server.has, [package]))
 
     with_server(home, work)

@@ -23,7 +23,8 @@ from queue_smtpd.auth.check_program import ask_program
 from queue_smtpd.auth.password_file import PasswordFile
 from queue_wire.control.smtpdusers import UserPasswords, pack_users, pack_verifier, unpack_submitters, unpack_users
 from queue_wire.format_error import LineError
-from support.inject.injectors import only, shared_home
+from queue_wire.submitter import pack_submitter
+from support.inject.injectors import only, queued, shared_home
 from support.intake.intake_daemon import IntakeDaemon
 from support.processes.suite import wait_until
 from support.servers.certificate import make_certificate
@@ -421,6 +422,24 @@ def test_a_user_may_have_the_senders_of_its_line_in_submitters_and_no_others(int
         client.quit()
         _, log = session.wait()
     assert any("refused MAIL <jane@example.org>: 553_5.7.1_" in line for line in log)
+
+
+def test_the_submitter_in_the_envelope_is_the_user_or_else_the_host_whatever_the_sender_is(
+    intake: IntakeDaemon,
+) -> None:
+    for address, log_ins in (("192.0.2.1", 1), ("192.0.2.2", 1), ("192.0.2.1", 0)):
+        variables = {**STRANGER, "TCPREMOTEIP": address} | ({} if log_ins else {"RELAYCLIENT": ""})
+        with GivenSession(intake.home, "submission", variables=variables) as session:
+            client = begin(session)
+            if log_ins:
+                assert log_in(client, "PLAIN", True)[0] == 235
+            for sender in (ANN, "x@other.example"):
+                client.sendmail(sender, FAR, TEXT)
+            client.sendmail("large@other.example", FAR, TEXT + "x\r\n" * 40_000)
+            client.quit()
+            session.wait()
+    found = sorted(each.envelope.submitter for each in queued(intake.home))
+    assert found == sorted([pack_submitter("", b"joe")] * 6 + [pack_submitter("192.0.2.1")] * 3)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from queue_base.home import Home
 from queue_base.queue.class_trees import make_class_tree
 from queue_base.queue.layout import Presence, open_layout
 from queue_base.queue.marks_file import MarksFile
-from queue_wire.files.envelope import Envelope, pack_todo
+from queue_wire.files.envelope import Envelope, pack_info, pack_todo
 from queue_wire.files.marks import DoneMarks, identify
 from queue_wire.pipes.notice import (
     ANNOUNCE,
@@ -31,6 +31,7 @@ from queue_wire.pipes.notice import (
 from support.processes.todo_daemon import TodoDaemon, todo_home
 from support.queues.queued import put_mess, put_todo, queue_message
 
+SUBMITTER = b"0123456789abcdef"
 BOTH = [b"joe", b"b@example.net", b"c@example.net"]
 OF_TWO = b"u1\0p2\0Fa@example.org\0Tb@example.net\0Tc@example.net\0"
 LAYOUT_KINDS = ("info", "local", "remote")
@@ -75,9 +76,29 @@ def test_it_is_classified_on_request_with_the_recipients_that_are_done(home: Hom
     todo.write(pack_request(ClassifyRequest(message, 0b101)))
     assert todo._sent() == ClassifyAnswer(message, True)
     local, remote = b"Djoe@me.example.org\0", b"Tb@example.net\0Dc@example.net\0"
-    assert files(todo, message) == [b"Fa@example.org\0", local, remote]
+    assert files(todo, message) == [pack_info(b"a@example.org", "", 7), local, remote]
     assert Presence(todo.layout, message).state() == 5
     assert todo.exit() == 0
+
+
+def test_uid_and_submitter_are_in_the_notice_and_in_info_also_of_mail_that_is_classified_at_once(home: Home) -> None:
+    first, second = (queue_message(home, [b"b@example.net"], uid=1007, submitter=SUBMITTER) for _ in range(2))
+    with TodoDaemon(home) as todo:
+        found = []
+        for _ in range(2):
+            todo.notice()
+            found.append(todo.arrived)
+        third = queue_message(home, [b"b@example.net"], uid=1007, submitter=SUBMITTER)
+        todo.tell(ANNOUNCE)
+        found.append(todo.announced())
+        todo.write(pack_request(ClassifyRequest(third, 0)))
+        assert todo._sent() == ClassifyAnswer(third, True)
+        assert {each.message for each in found if each is not None} == {first, second, third}
+        for notice in found:
+            assert notice is not None and (notice.uid, notice.submitter) == (1007, SUBMITTER)
+            info = Path(todo.layout.hashed("info", notice.message)).read_bytes()
+            assert info == pack_info(b"a@example.org", "", 1007, SUBMITTER)
+        assert not any(SUBMITTER.decode() in line for line in todo.lines)
 
 
 def replace_envelope(todo: TodoDaemon, message: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.queue.layout import Presence, open_layout
-from queue_wire.files.envelope import unpack_info
+from queue_wire.files.envelope import pack_info, unpack_info
 from queue_wire.files.recipients import unpack_pending
 from support.processes.todo_daemon import TodoDaemon, todo_home
 from support.queues.queued import MESSAGE, put_mess, put_todo, queue_message
@@ -158,7 +158,7 @@ def test_what_an_interrupted_classification_left_is_replaced(tmp_path: Path) -> 
     Path(layout.hashed("remote", message)).write_bytes(b"Twrong@example.net\0Dwrong")
     with TodoDaemon(home) as todo:
         assert todo.notice().message == message
-    assert Path(layout.hashed("info", message)).read_bytes() == b"Fa@example.org\0"
+    assert Path(layout.hashed("info", message)).read_bytes() == pack_info(b"a@example.org", "", 7)
     assert Path(layout.hashed("remote", message)).read_bytes() == b"Tb@example.net\0"
     assert not Path(layout.hashed("local", message)).exists()
 

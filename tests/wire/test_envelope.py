@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from queue_wire.files.envelope import (
     ADDRESS_MAX,
@@ -13,6 +14,7 @@ from queue_wire.files.envelope import (
     pack_todo,
     unpack_info,
     unpack_todo,
+    unpack_whole_info,
 )
 from queue_wire.format_error import AddressTooLong, FormatError
 from support.plugins import strategies
@@ -93,6 +95,40 @@ def test_an_info_file_comes_back_as_it_was_packed(sender: bytes) -> None:
 def test_an_info_file_that_is_garbage_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError):
         unpack_info(data)
+
+
+SUBMITTER = b"0123456789abcdef"
+
+
+@given(
+    strategies.addresses, st.sampled_from(["", "bulk"]), st.integers(0, 10**20 - 1), st.sampled_from([b"", SUBMITTER])
+)
+def test_uid_and_submitter_behind_the_sender_in_info_come_back_and_their_values_do_not_change_its_length(
+    sender: bytes, priority: str, uid: int, submitter: bytes
+) -> None:
+    data = pack_info(sender, priority, uid, submitter)
+    assert unpack_whole_info(data) == (sender, priority, uid, submitter)
+    assert len(data) == len(pack_info(sender, priority, 0, submitter))
+    # What qmail-send reads: up to the first NUL.
+    assert data.partition(b"\0")[0] == b"F" + sender
+
+
+@pytest.mark.parametrize(
+    "rest", [b"u1", b"u\0", b"u1 x\0", b"u1 \0", b"u1\0u2\0", b"u1\0\0", b"u1 0123456789abcdeF\0", b"Pbulk\0Pbulk\0"]
+)
+def test_what_is_no_uid_and_submitter_behind_the_sender_in_info_is_refused(rest: bytes) -> None:
+    with pytest.raises(FormatError):
+        unpack_whole_info(b"Fa@b\0" + rest)
+
+
+def test_the_submitter_follows_the_uid_where_qmail_reads_only_digits() -> None:
+    envelope = Envelope(1000, 8123, b"a@example.org", [b"b@example.net"], SUBMITTER)
+    assert pack_todo(envelope) == TODO.replace(b"u1000", b"u1000 " + SUBMITTER)
+    assert unpack_todo(pack_todo(envelope)) == envelope
+    for wrong in (b"", b" ", b" x", b" " + SUBMITTER + b"0", b" " + SUBMITTER.upper(), b"  " + SUBMITTER[1:]):
+        if wrong:
+            with pytest.raises(FormatError):
+                unpack_todo(TODO.replace(b"u1000", b"u1000" + wrong))
 
 
 def test_the_longest_address_is_packed_and_a_longer_one_is_not() -> None:

@@ -231,6 +231,10 @@ def test_facts_name_a_uid() -> None:
     assert unpack_facts(b"pieces\0uid=4294967294") == IntakeFacts(4294967294, True)
     assert unpack_facts(b"") == IntakeFacts()
     assert unpack_facts(b"numbers") == IntakeFacts(numbers=True)
+    assert unpack_facts(b"submitter=0123456789abcdef") == IntakeFacts(submitter=b"0123456789abcdef")
+    for wrong in (b"submitter=", b"submitter=0123456789abcde", b"submitter=0123456789abcde\n"):
+        with pytest.raises(FormatError):
+            unpack_facts(wrong)
     for wrong in (b"uid=", b"uid=-1", b"uid=4294967295", b"uid=12345678901", b"uid", b"x", b"uid=1\0", b"hold=",
                   b"pieces\0numbers",
                   b"copy=a\nb", b"hold=" + b"x" * 401):

@@ -156,6 +156,15 @@ def test_a_full_notice_is_a_netstring_with_the_envelope() -> None:
     )
 
 
+def test_a_full_notice_has_the_submitter_behind_the_uid() -> None:
+    notice = FULL._replace(submitter=b"0123456789abcdef")
+    (record,) = NoticeReader().feed(pack_arrived(notice))
+    assert b"\x001000 0123456789abcdef\0a@example.org\0" in record and unpack_notice(record) == notice
+    for wrong in (b"0123456789abcde\0", b"0123456789abcdefa\0"):
+        with pytest.raises(FormatError):
+            unpack_notice(record.replace(b"0123456789abcdef\0", wrong))
+
+
 @pytest.mark.parametrize("recipients", [[], FULL.recipients, [(LOCAL, b"x" * 1000)] * 8])
 def test_a_full_notice_comes_back_as_it_was_packed(recipients: list[tuple[bytes, bytes]]) -> None:
     notice = FULL._replace(recipients=recipients)

@@ -11,7 +11,7 @@ from queue_wire.control.priorities import (
     unpack_priorities,
     unpack_priority_rules,
 )
-from queue_wire.files.envelope import is_class_name, pack_info, unpack_info, unpack_info_class
+from queue_wire.files.envelope import is_class_name, pack_info, unpack_info, unpack_whole_info
 from queue_wire.format_error import FormatError, LineError
 from queue_wire.pipes.cleaning import TODO, Removal, pack_clean, unpack_clean
 from queue_wire.pipes.notice import Arrived, Classified, NoticeReader, pack_arrived, pack_classified, unpack_notice
@@ -86,7 +86,7 @@ def test_anybody_may_lower_the_class_and_only_some_may_raise_it(
 @given(strategies.addresses, strategies.classes)
 def test_the_class_behind_the_sender_in_info_comes_back(sender: bytes, priority: str) -> None:
     data = pack_info(sender, priority)
-    assert unpack_info_class(data) == (sender, priority) and unpack_info(data) == sender
+    assert unpack_whole_info(data) == (sender, priority, None, b"") and unpack_info(data) == sender
     # What qmail-send reads: up to the first NUL.
     assert data.partition(b"\0")[0] == b"F" + sender
 
@@ -96,7 +96,7 @@ def test_the_class_behind_the_sender_in_info_comes_back(sender: bytes, priority:
 )
 def test_what_is_no_class_behind_the_sender_in_info_is_refused(rest: bytes) -> None:
     with pytest.raises(FormatError):
-        unpack_info_class(b"Fa@b\0" + rest)
+        unpack_whole_info(b"Fa@b\0" + rest)
 
 
 @given(strategies.ids, strategies.classes)

@@ -201,6 +201,14 @@ def test_a_sender_with_a_final_dot_is_found_without_it(queue: Queue) -> None:
     assert [found.message for found, _ in chosen] == [wanted]
 
 
+@pytest.mark.parametrize(("uid", "submitter"), [(0, b""), (10**20 - 1, b""), (1000, b"0123456789abcdef")])
+def test_a_sender_is_found_whatever_info_has_behind_it(queue: Queue, uid: int, submitter: bytes) -> None:
+    message = queue.classified(b"A@b", remote=b"Tx@y.example\0")
+    queue.put(queue.layout.hashed("info", message), pack_info(b"A@b", "bulk", uid, submitter))
+    queue.layout.lower = ("bulk",)
+    assert [found.message for found, _ in select(queue.layout, Selectors(sender=b"a@b"), time.time())] == [message]
+
+
 def test_to_find_a_sender_only_records_of_that_length_are_read(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         queue.classified(b"user%d@long.example" % number, remote=b"Tx@y.example\0")

@@ -15,6 +15,7 @@ from queue_send import cleaner, disk_retry
 from queue_send.admin.queries import Explainer
 from queue_send.messages.envelopes import BYTES_MAX
 from queue_wire.admin.cause import CONCURRENCY_FULL, DISK_FAILED, IN_FLIGHT, REMOVALS_BEHIND
+from queue_wire.files.envelope import pack_info
 from queue_wire.files.hold_mark import HoldOrder
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import Removal
@@ -25,6 +26,7 @@ from support.queues.queued import classified_message
 from support.send.loop import Loop
 
 TWO = [b"b@c.example", b"d@e.example"]
+SUBMITTER = b"0123456789abcdef"
 
 
 @pytest.fixture
@@ -157,6 +159,33 @@ def test_nothing_of_a_deleted_message_is_started_while_queue_clean_has_still_to_
     loop.messages.flush(loop.clock.now())
     loop.settle()
     assert not loop.jobs
+
+
+@pytest.mark.parametrize(
+    ("uid", "named", "submitter"),
+    [
+        (None, b"", b"\0a<example.org"),
+        (os.getuid(), b"", b"\0a<example.org"),
+        (os.getuid(), SUBMITTER, b"\0" + SUBMITTER),
+        (12346, b"", b"\0uid 12346"),
+    ],
+)
+def test_the_submitter_is_the_same_by_the_notice_and_by_info_as_after_a_restart(
+    home: Home, loop: Loop, uid: int | None, named: bytes, submitter: bytes
+) -> None:
+    read, told = (classified_message(home, remote=TWO) for _ in range(2))
+    info = Path(open_layout(home.queue).hashed("info", read))
+    found = info.stat()
+    info.write_bytes(pack_info(b"a@example.org", "", uid, named))
+    os.utime(info, ns=(found.st_mtime_ns, found.st_mtime_ns))
+    loop.messages.all_found()
+    loop.messages.none_late()
+    loop.arrive(read)
+    loop.messages.arrive(arrived(home, told, *TWO)._replace(uid=uid or 0, submitter=named), loop.clock.now())
+    loop.settle()
+    for message in (read, told):
+        attempt = loop.channel.scheduler.attempts[message]
+        assert attempt is not None and attempt.submitter == submitter
 
 
 def test_the_envelopes_that_are_kept_have_a_limit(home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:

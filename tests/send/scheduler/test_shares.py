@@ -259,4 +259,6 @@ def test_the_submitter_of_a_list_is_the_same_for_each_recipient_and_a_local_user
     senders = [b"list-return-1-a=b.example@lists.example", b"list-return-2-c=d.example@Lists.example"]
     assert len({submitter_of(sender) for sender in senders}) == 1
     assert submitter_of(b"list+bounce@lists.example") in {submitter_of(sender) for sender in senders}
+    named = submitter_of(b"x@a.example", None, b"0123456789abcdef")
+    assert named == submitter_of(b"y@b.example", 1000, b"0123456789abcdef")
     assert submitter_of(b"x@a.example", 1000) == submitter_of(b"y@b.example", 1000) != submitter_of(b"x@a.example")

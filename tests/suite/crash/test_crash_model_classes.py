@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.queue.class_trees import make_class_tree
-from queue_wire.files.envelope import unpack_info_class
+from queue_wire.files.envelope import unpack_whole_info
 from queue_wire.pipes.cleaning import TODO, pack_clean
 from queue_wire.pipes.notice import ANNOUNCE, Arrived, Classified
 from support.faults.crash.crash_checks import CLASSIFIED, Message, check_queue
@@ -73,7 +73,7 @@ def test_classification_keeps_the_class_and_loses_nobody(tmp_path: Path, flat: b
         return [
             f"message {number} is classified and has lost its class"
             for number, message in found.items()
-            if message.state == CLASSIFIED and unpack_info_class(message.files["info"].content)[1] != BULK
+            if message.state == CLASSIFIED and unpack_whole_info(message.files["info"].content)[1] != BULK
         ]
 
     def told(output: bytes) -> bool:

@@ -36,11 +36,12 @@ def queue_message(
     data: bytes = MESSAGE,
     uid: int = 7,
     pid: int = 8,
+    submitter: bytes = b"",
 ) -> int:
     """Put in a message that waits to be classified (S4); return its id. Nobody pulls the trigger."""
     layout = open_layout(home.queue)
     message = put_mess(layout, data)
-    put_todo(layout, message, pack_todo(Envelope(uid, pid, sender, recipients)))
+    put_todo(layout, message, pack_todo(Envelope(uid, pid, sender, recipients, submitter)))
     return message
 
 

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from queue_base.limits import Limits
 from queue_send.admin.queries import Explainer
 from queue_send.scheduler.model import Attempt, Entry, Recipient, Settings
-from queue_send.scheduler.nexthop import holder_of
+from queue_send.scheduler.nexthop import holder_of, submitter_of
 from queue_send.scheduler.round_robin import STEADY
 from support.send.driven import Driven
 from support.send.limited import limited
@@ -18,7 +18,9 @@ LIMITS = Limits(initial=2, most=4, cohorts=2, probe_first=60, probe_most=600, re
 SETTINGS = Settings(concurrency=7, active=10, limits=LIMITS, table=limited(rates=b"slow:2/100\n"))
 DOMAINS = [b"a", b"b", b"c", b"slow", b"x.zone.example", b"y.zone.example"]
 ADDRESSES = [b"192.0.2.1", b"192.0.2.2"]
-SUBMITTERS = [None, b"uid 1000", b"uid 1001"]
+SUBMITTERS = [None, submitter_of(b"", 1000), submitter_of(b"", 1001)]
+# The uid and the submitter that are known of mail, and that nothing is: then each sender is a submitter.
+INJECTORS = [(1000, b""), (None, b"0123456789abcdef"), (None, b"")]
 FLOOD = 15  # Messages of one submitter, more than the active set has room for.
 
 
@@ -132,6 +134,7 @@ class Machine(RuleBasedStateMachine):
         assert len(entry.recipients) <= LIMITS.recipients
         assert entry.attempt.message not in self.held
         self.check_share(entry)
+        self.check_submitter(entry)
         self.check_address(entry)
         self.flying.append(entry)
         self.starts[entry.nexthop].append(self.now)
@@ -147,6 +150,14 @@ class Machine(RuleBasedStateMachine):
             held = sum(len(each.recipients) for each in zone)
             free = self.settings.concurrency - sum(len(each.recipients) for each in self.flying)
             assert held < 2 * free
+
+    def check_submitter(self, entry: Entry) -> None:
+        """An unsure job has got a place only while those of its submitter were fewer than twice the free places."""
+        submitter = entry.attempt.submitter
+        if submitter is not None and entry.pace < STEADY:
+            unsure = [each for each in self.flying if each.attempt.submitter == submitter and each.pace < STEADY]
+            free = self.settings.concurrency - sum(len(each.recipients) for each in self.flying)
+            assert sum(len(each.recipients) for each in unsure) < 2 * free
 
     def check_address(self, entry: Entry) -> None:
         """An unsure job of a destination that hung at an address has got a place only while the unsure jobs there were
@@ -209,10 +220,11 @@ class Machine(RuleBasedStateMachine):
     def arrive(self, recipients: list[bytes], known: bool, submitter: bytes | None) -> None:
         self.add(recipients, known, submitter)
 
-    @rule(known=st.booleans(), one_zone=st.booleans(), submitter=st.sampled_from(SUBMITTERS))
-    def flood(self, known: bool, one_zone: bool, submitter: bytes | None) -> None:
-        """Very many messages of one submitter to as many hosts that nobody knows, or to those of one zone."""
+    @rule(known=st.booleans(), one_zone=st.booleans(), injector=st.sampled_from(INJECTORS))
+    def flood(self, known: bool, one_zone: bool, injector: tuple[int | None, bytes]) -> None:
+        """Very many messages to as many hosts that nobody knows, or to those of one zone, each of another sender."""
         for number in range(FLOOD):
+            submitter = submitter_of(b"s%d@hog.example" % self.count, *injector)
             self.add([b"h%d.flood.example" % number if one_zone else b"h%d.example" % self.count], known, submitter)
 
     @rule()

@@ -7,6 +7,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from support.processes.suite import Suite
@@ -17,9 +18,12 @@ from support.servers.smtp.dripping import Dripping
 from support.servers.smtp.sink import Sink, Tarpit
 from support.servers.smtp.smtp_sink import SmtpSink
 from support.site import LOCAL, Site
+from support.smtpd.smtpd_daemon import SmtpdDaemon
 
 STRANGERS, ZONE, PROGRAMS, ONCE_PROMPT = "strangers", "zone", "programs", "once-prompt"
 DRIPS, DNS, CHILDREN, RING = "drips", "dns", "children", "ring"
+HOST, USER = "host", "user"
+CONNECTIONS = 10
 HUNG = 20.0  # Seconds after which the jobs of the hog count as slow, and others are measured.
 DEADLINE = 30.0
 RATE = 10.0  # Messages of others a second.
@@ -31,11 +35,15 @@ EXCHANGERS, LABELS = 417, 118  # Of a DNS answer: as many as 8 kB hold, and as m
 
 
 class Hog(NamedTuple):
-    """Recipients of each of one sender's messages, of others' messages, and of messages that are sent before."""
+    """Recipients of each of one sender's messages, of others' messages, and of messages that are sent before.
+
+    clients: the messages come by SMTP, each from another sender; for each connection what XCLIENT says of its client.
+    """
 
     mail: list[list[str]]
     others: list[str]
     known: list[str]
+    clients: tuple[str, ...] = ()
 
 
 class Beside(NamedTuple):
@@ -60,6 +68,10 @@ def hog(kind: str, messages: int, others: int) -> Hog:
     if kind == ZONE:
         fresh = [f"a@fresh{number}.test" for number in range(others)]
         return Hog(_alone([f"a@h{number}.evil.example" for number in range(messages)]), fresh, [])
+    if kind in (HOST, USER):
+        host = "ADDR=192.0.2.1" if kind == HOST else "ADDR=192.0.2.%d LOGIN=joe"
+        clients = tuple(host % number if kind == USER else host for number in range(CONNECTIONS))
+        return Hog(_alone(strangers), [f"a@fresh{number}.test" for number in range(others)], [], clients)
     if kind == DNS:
         return Hog([[f"a@d{at}.m{each}.example" for at in range(DOMAINS_EACH)] for each in range(messages)], prompt, [])
     return Hog(_alone([f"hog-{number}@{LOCAL}" for number in range(messages)]), users, [])
@@ -152,7 +164,10 @@ def measure_beside(site: Site, kind: str, mail: Hog) -> Beside:
                 while suite.count("^end msg .*") < len(mail.known) and time.monotonic() < until:
                     time.sleep(0.1)
                 change()
-                _send(site, "hog", mail.mail)
+                if mail.clients:
+                    _send_by_smtp(site, mail)
+                else:
+                    _send(site, "hog", mail.mail)
                 time.sleep(HUNG)
                 letters = [Letter(f"o{at}", f"other{at}@me.example.org", [to]) for at, to in enumerate(mail.others)]
                 queued = bulk(site.home, letters, pace=RATE)
@@ -169,3 +184,25 @@ def measure_beside(site: Site, kind: str, mail: Hog) -> Beside:
 def _send(site: Site, name: str, mail: list[list[str]]) -> None:
     letters = [Letter(f"{name}{at}", f"{name}@me.example.org", to) for at, to in enumerate(mail)]
     bulk(site.home, letters, group=50)
+
+
+def _send_by_smtp(site: Site, mail: Hog) -> None:
+    for name, networks in ("xclients", "127.0.0.1"), ("relayclients", "192.0.2.0/24"):
+        site.control(name, f"{networks}\n")
+    site.control("smtpdlimits", "exempt 127.0.0.0/8\nexempt 192.0.2.0/24\n")
+    with SmtpdDaemon(site.home) as daemon, ThreadPoolExecutor() as pool:
+
+        def send(connection: int) -> None:
+            with daemon.smtp() as client:
+                client.ehlo()
+                assert client.docmd("XCLIENT", mail.clients[connection])[0] == 220
+                client.ehlo()
+                for at in range(connection, len(mail.mail), len(mail.clients)):
+                    client.sendmail(f"a{at}@s{at}.example", mail.mail[at], "Subject: x\r\n\r\ny\r\n")
+
+        sent = [pool.submit(send, connection) for connection in range(len(mail.clients))]
+        while not all(each.done() for each in sent):
+            daemon.said(b"")  # Its log must be read, or it waits.
+            time.sleep(0.05)
+        for each in sent:
+            each.result()
