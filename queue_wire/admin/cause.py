@@ -65,7 +65,7 @@ _SENTENCES = {
     RATE_LIMITED: "{recipients} waiting at {nexthop}: its rate allows the next message at {time}",
     SLOW_SHARE_FULL: (
         "{recipients} waiting at {nexthop}: it is slow or untested, and the deliveries kept for such destinations are"
-        " all in flight; or those of its user, zone or submitter are"
+        " all in flight; or those of its user, zone, address or submitter are"
     ),
     DELIVERIES_FULL: "{recipients} waiting at {nexthop}: all {limit} deliveries are in flight",
     PROBE_PENDING: "{recipients} waiting to probe {nexthop}, which is dead",
