@@ -127,6 +127,13 @@ def read_map(home: Home, name: str) -> dict[bytes, bytes] | None:
     return None if data is None else unpack_map(data)
 
 
+def read_prepends(home: Home) -> dict[bytes, bytes]:
+    """Return control/virtualdomains, with keys as the rules have them; empty if it does not exist."""
+    from queue_wire.control.rewrite import unpack_prepends
+
+    return read_parsed(home, "virtualdomains", unpack_prepends) or {}
+
+
 def read_rules(home: Home) -> "Rules":
     """Return the rules of classification: me, envnoathost, locals, percenthack, virtualdomains (qmail-send(8)).
 
@@ -141,7 +148,7 @@ def read_rules(home: Home) -> "Rules":
         envnoathost=read_line(home, "envnoathost", me),
         locals=frozenset(map(rule_key, [me] if hosts is None else hosts)),
         percenthack=frozenset(map(rule_key, read_set(home, "percenthack") or ())),
-        virtualdomains={rule_key(key): prepend for key, prepend in (read_map(home, "virtualdomains") or {}).items()},
+        virtualdomains=read_prepends(home),
     )
 
 

@@ -44,7 +44,7 @@ from queue_ondemand.returned_mail import FailedGroup, RequeuedIds, ReturnProcess
 from queue_ondemand.run_limits import LOOK_AGAIN, RunLimits
 from queue_ondemand.run_requests import EtrnLimits
 from queue_wire import logline
-from queue_wire.address import domain_of
+from queue_wire.address import domain_key, domain_of
 from queue_wire.admin.ondemand_socket import (
     ATRN,
     BOUNCE,
@@ -399,8 +399,8 @@ class Keeper:
             return RunAnswer(STARTED if lines else EMPTY, lines)
         now = time.monotonic()
         config = self._look(now)
-        name = request.name.lower()
-        domain = name.lstrip(b"@#").rstrip(b".")
+        name = request.name
+        domain = domain_key(name.lstrip(b"@#"))
         if request.command in (DELETE, BOUNCE):
             return self._order(request, domain)
         if request.command in (HOLDS, ORDERS, WHEN):
@@ -452,7 +452,7 @@ class Keeper:
         """Answer ATRN: deliver over the connection that has this descriptor. `ended` is called if it has begun."""
         now = time.monotonic()
         config = self._look(now)
-        domains = list(dict.fromkeys(request.name.lower().split(b",")))
+        domains = list(dict.fromkeys(map(domain_key, request.name.split(b","))))
         kept = [domain for domain in domains if self._store.clusters(domain)]
         stored = [domain for domain in kept if WHOLE not in self._store.held(domain)]
         answer = RunAnswer(STARTED)

@@ -26,11 +26,12 @@ from queue_wire.control.destinationlimits import (
     unpack_rates,
     warn_of,
 )
-from queue_wire.control.lines import NUMBERS, lines_without_colon, unpack_line, unpack_map, unpack_number
+from queue_wire.control.lines import NUMBERS, lines_without_colon, unpack_line, unpack_number
 from queue_wire.control.localroutes import UNREADABLE, find_local_route, unpack_local_routes
 from queue_wire.control.ondemand import OnDemandLines, unpack_ondemand
 from queue_wire.control.priorities import DEFAULT_CLASSES, unpack_priorities
 from queue_wire.control.registry import BY_NAME, NO_COLON, OF_QMAIL, describe_changes, is_copy, nearest_name
+from queue_wire.control.rewrite import unpack_prepends
 from queue_wire.control.schedule import Schedule, unpack_ages, unpack_schedule
 from queue_wire.control.smtproutes import Routes, unpack_routes
 from queue_wire.format_error import FormatError, InLine, LineError
@@ -178,7 +179,7 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
         routes=parsed("smtproutes", colons(unpack_routes), {}),
         # queue-local would bounce the mail of those who have no mailbox there.
         localroutes=parsed("localroutes", unpack_local_routes, {}, (UNREADABLE, "local mail is deferred")),
-        virtualdomains=parsed("virtualdomains", colons(unpack_map), {}),
+        virtualdomains=parsed("virtualdomains", colons(unpack_prepends), {}),
         ondemand=parsed("ondemand", unpack_ondemand, {}),
         contents=contents,
     )

@@ -13,7 +13,7 @@ from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.messages.detail import CHANNELS, Detail
 from queue_admin.messages.survey import Snapshot, look, open_regular
 from queue_admin.printable import visible
-from queue_base.control import read_limit_lines, read_map, read_parsed
+from queue_base.control import read_limit_lines, read_parsed, read_prepends
 from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_base.queue.layout import Layout
@@ -163,6 +163,6 @@ class DeadNexthops:
         self._routes = read_parsed(self._home, "smtproutes", unpack_routes) or {}
         self._local_routes = read_parsed(self._home, "localroutes", unpack_local_routes) or {}
         self._on_demand = read_parsed(self._home, "ondemand", unpack_ondemand) or {}
-        self._prepends = read_map(self._home, "virtualdomains") or {}
+        self._prepends = read_prepends(self._home)
         self._lines = read_limit_lines(self._home)
         self._queries = SchedulerQueries(self._home)

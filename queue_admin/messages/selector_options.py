@@ -6,9 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from queue_admin.messages.selectors import STATES, Selectors, unpack_size, unpack_span
-from queue_base.control import read_map
 from queue_base.errors import Usage
-from queue_base.home import Home
 from queue_wire.address import address_key
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,11 +37,6 @@ def selector_options(reason: str) -> Callable[[F], F]:
         return command
 
     return add
-
-
-def read_prepends(home: Home) -> dict[bytes, bytes]:
-    """Return control/virtualdomains. To be called before be_owner: perhaps only root can read it."""
-    return read_map(home, "virtualdomains") or {}
 
 
 def make_selectors(options: dict[str, Any], prepends: dict[bytes, bytes]) -> Selectors:

@@ -1,6 +1,6 @@
 """Which local recipients an LMTP server has, not queue-local: control/localroutes as it is now."""
 
-from queue_base.control import read_map, read_parsed
+from queue_base.control import read_parsed, read_prepends
 from queue_base.home import Home
 from queue_wire.address import strip_prepend
 from queue_wire.control.localroutes import find_local_route, unpack_local_routes
@@ -13,4 +13,4 @@ def read_local_servers(home: Home, target: bytes) -> Relays | None:
     Raises Temporary, naming the file.
     """
     routes = read_parsed(home, "localroutes", unpack_local_routes) or {}
-    return find_local_route(routes, strip_prepend(target, read_map(home, "virtualdomains") or {}))
+    return find_local_route(routes, strip_prepend(target, read_prepends(home)))

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from queue_admin.printable import visible
-from queue_wire.address import DOUBLE_BOUNCE_SENDER
+from queue_wire.address import DOUBLE_BOUNCE_SENDER, domain_key
 
 DOMAINS_MAX = 100_000  # Some 300 bytes each.
 NO_SENDER = b"MAILER-DAEMON"
@@ -38,13 +38,16 @@ class AgeRow(NamedTuple):
 
 
 def shape_domain(address: bytes) -> bytes:
-    """Return the domain of an address as it is counted: in lower case, without a dot at either end or two together.
+    """Return the domain of an address as it is counted: in lower case, with A-labels.
 
-    An address without a domain counts by itself, and the sender of a bounce as MAILER-DAEMON.
+    It has no dot at either end, nor two together. An address without a domain counts by itself, and the sender of a
+    bounce as MAILER-DAEMON.
     """
     if address in (b"", DOUBLE_BOUNCE_SENDER):
         return NO_SENDER
     domain = address.lower().rpartition(b"@")[2]
+    if not domain.isascii():
+        domain = domain_key(domain)
     if b".." in domain or domain[:1] == b"." or domain[-1:] == b".":
         domain = _DOTS.sub(rb"\1", domain.replace(b"..", b"."), count=1)
     return domain

@@ -32,6 +32,7 @@ from queue_base.home import Home
 from queue_local.deliveries import Deliveries, Ended
 from queue_local.rcpt.recipient_check import check_recipient
 from queue_local.result import Outcome
+from queue_wire.address import address_key
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job
@@ -163,7 +164,7 @@ def _key(question: RecipientQuestion) -> bytes:
     """Return the key of a question's verdict: queue-local ignores case. Another server may have other recipients."""
     if question.servers:
         return question.servers + b"\0" + question.address
-    return question.address.lower()
+    return address_key(question.address)
 
 
 class RecipientLookups:

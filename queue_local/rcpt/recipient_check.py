@@ -9,7 +9,7 @@ import os
 import time
 
 from queue_base.accounts import become, queue_owner
-from queue_base.control import read_map, read_parsed
+from queue_base.control import read_parsed, read_prepends
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
 from queue_local.local_delivery import find_recipient, take_account
@@ -50,7 +50,7 @@ def find_servers(home: Home, recipient: bytes) -> tuple[Relays, bytes] | None:
     routes = read_parsed(home, "localroutes", unpack_local_routes)
     if routes is None:
         return None
-    named = strip_prepend(recipient, read_map(home, "virtualdomains") or {})
+    named = strip_prepend(recipient, read_prepends(home))
     servers = find_local_route(routes, named)
     return None if servers is None else (servers, named)
 

@@ -19,6 +19,7 @@ from queue_send.messages.life_cycle import Messages, State
 from queue_send.scheduler.destination import Destination, SharedRelay
 from queue_send.scheduler.model import Entry
 from queue_send.scheduler.scheduler import Scheduler
+from queue_wire.address import address_key, domain_key
 from queue_wire.admin import cause, facts
 from queue_wire.admin import socket as wire
 from queue_wire.admin.cause import Cause, pack_cause
@@ -96,10 +97,10 @@ class Queries:
         config = self._config.current
         if kind == "local":
             routes = [config.local_route(name if b"@" in name else b"@" + name) for name in names]
-            return [*names, *(route for route in routes if route is not None)]
-        lower = [name.lower() for name in names]
-        ways = [choose_nexthop(config.routes, config.lines, name) for name in lower]
-        return [*names, *lower, *(way.name for way in ways), *(way.relay for way in ways if way.relay is not None)]
+            return [*names, *map(address_key, names), *(route for route in routes if route is not None)]
+        keys = [domain_key(name) for name in names]
+        ways = [choose_nexthop(config.routes, config.lines, name) for name in keys]
+        return [*names, *keys, *(way.name for way in ways), *(way.relay for way in ways if way.relay is not None)]
 
     def _why(self, names: list[bytes], now: float) -> Response:
         layout = self._messages.store.layout

@@ -47,6 +47,7 @@ from queue_smtpd.milter.milter_client import (
 from queue_smtpd.milter.milter_link import MilterAlerts, MilterLink, MilterTrouble
 from queue_smtpd.sessions import session_log
 from queue_smtpd.sessions.client_facts import ClientFacts
+from queue_wire.address import address_key
 from queue_wire.control.milters import ACCEPT, HOLD, REFUSE, FilterSetup, MilterLine
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
@@ -547,7 +548,7 @@ def _change_envelope(
         elif isinstance(edit, RecipientEdit):
             address = _unpack_address(edit.path)
             if not edit.adds:
-                recipients = [each for each in recipients if each.lower() != address.lower()]
+                recipients = [each for each in recipients if address_key(each) != address_key(address)]
             elif not address or len(recipients) >= RECIPIENTS_MAX:
                 raise MilterTrouble("no recipient, or too many of them")
             elif address not in recipients:

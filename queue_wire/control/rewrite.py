@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
 
 from queue_wire.address import domain_key
+from queue_wire.control.lines import unpack_map
 
 LOCAL = True
 REMOTE = False
@@ -32,6 +33,11 @@ def rule_key(entry: bytes) -> bytes:
     """Return an entry of locals, percenthack or virtualdomains as the rules have it."""
     user, at, host = entry.rpartition(b"@")
     return user.lower() + at + domain_key(host)
+
+
+def unpack_prepends(data: bytes) -> dict[bytes, bytes]:
+    """Return virtualdomains: what is put before an address, by keys as `rule_key` makes them."""
+    return {rule_key(key): prepend for key, prepend in unpack_map(data).items()}
 
 
 def rewrite(address: bytes, rules: Rules, steps: list[bytes] | None = None) -> tuple[bool, bytes]:

@@ -109,6 +109,19 @@ def test_a_request_for_very_many_domains_takes_many_short_turns(tmp_path: Path, 
         assert answers[1].word == UNKNOWN
 
 
+def test_a_domain_is_asked_for_by_its_u_labels_its_a_labels_and_with_a_final_dot(
+    tmp_path: Path, remote: RemoteLink
+) -> None:
+    control = "bücher.example:etrn\n".encode()
+    for keeper in make_keeper(tmp_path, remote, 0, [], control):
+        stored = StoredRecipient(1, 1_700_000_000_000_000, 1, b"", b"a@b", 0)
+        assert keeper._store.append([StoreRequest(b"xn--bcher-kva.example", "mess/0/1", [stored], 0)]) == [None]
+        turns(keeper)
+        for name in ("xn--bcher-kva.example", "BÜCHER.example", "#bücher.example."):
+            answer = keeper.answer(RunRequest(WHEN, name.encode()), ignore)
+            assert answer is not None and answer.word == LATER, name
+
+
 def test_a_user_has_a_share_of_the_places_for_hosts_that_ask_with_atrn(tmp_path: Path, remote: RemoteLink) -> None:
     lines: list[bytes] = []
     control = b"".join(b"d%d.example:atrn\n" % number for number in range(REVERSALS_MAX + 1))

@@ -19,7 +19,7 @@ from queue_admin.home.chosen import each_queue, home_of, share_names
 from queue_admin.messages.admin_client import AdminClient, connect_or_lock, runs
 from queue_admin.messages.choosing import Chosen, check_long_id, choose, read_names
 from queue_admin.messages.offline import OfflineQueue
-from queue_admin.messages.selector_options import make_selectors, read_prepends, selector_options
+from queue_admin.messages.selector_options import make_selectors, selector_options
 from queue_admin.messages.selectors import Selectors
 from queue_admin.messages.standing_change import add_standing, list_standing, remove_standing
 from queue_admin.messages.stored_change import StoredChange, StoredIds, flush_domains
@@ -28,6 +28,7 @@ from queue_admin.printable import visible
 from queue_admin.progress import Progress
 from queue_admin.question import ASKED_FROM, ask
 from queue_admin.system_accounts import be_owner
+from queue_base.control import read_prepends
 from queue_base.errors import Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.hold_marks import clean_reason

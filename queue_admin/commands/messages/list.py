@@ -16,13 +16,14 @@ from queue_admin.messages.detail import Detail, read_detail, read_done_marks
 from queue_admin.messages.last_results import DeadNexthops, recipient_states
 from queue_admin.messages.message_facts import message_facts, recipient_facts, stored_facts, stored_recipients
 from queue_admin.messages.outside_sort import PART, sort_outside
-from queue_admin.messages.selector_options import make_selectors, read_prepends, selector_options
+from queue_admin.messages.selector_options import make_selectors, selector_options
 from queue_admin.messages.selectors import Selectors, is_deleted
 from queue_admin.messages.stored_mail import COUNTED_MAX, StoredMail, StoredMessage
 from queue_admin.messages.survey import Snapshot, Stray, look, survey
 from queue_admin.printable import span, visible, word
 from queue_admin.progress import Progress, stdout_is_file
 from queue_admin.system_accounts import be_owner
+from queue_base.control import read_prepends
 from queue_base.home import Home
 from queue_base.queue.layout import Layout, open_layout
 from queue_base.queue.marks_file import LeftMarks

@@ -17,12 +17,12 @@ from queue_admin.home.chosen import home_of
 from queue_admin.printable import visible
 from queue_admin.users.local_servers import read_local_servers
 from queue_admin.users.mailbox_description import describe_mailbox
-from queue_base.control import read_control, read_limit_lines, read_map, read_parsed, read_rules
+from queue_base.control import read_control, read_limit_lines, read_parsed, read_prepends, read_rules
 from queue_base.daemon.processes import command as program
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
 from queue_base.home import Home
 from queue_smtp.path import pack_forward_path
-from queue_wire.address import domain_of, split_address, strip_prepend
+from queue_wire.address import address_key, domain_of, split_address, strip_prepend
 from queue_wire.control.destinationlimits import (
     NO_LINES,
     LimitLine,
@@ -96,7 +96,7 @@ def _route(home: Home, channel: bool, target: bytes, steps: list[bytes]) -> Gene
         yield visible(b"neither locals nor virtualdomains have %s" % domain)
     servers = read_local_servers(home, target) if channel is LOCAL else None
     if servers is not None:
-        shown = strip_prepend(target, read_map(home, "virtualdomains") or {})
+        shown = strip_prepend(target, read_prepends(home))
         yield f"local: an LMTP server takes the mail of {visible(shown)}"
         code = yield from _ask_remote(home, shown)
     elif channel is LOCAL:
@@ -165,7 +165,7 @@ def _describe_limits(home: Home, channel: bool, target: bytes) -> Iterator[str]:
 
 
 def _limits_of_local(lines: LimitLines, target: bytes) -> list[str]:
-    line = lines.recipients.get(target.lower())
+    line = lines.recipients.get(address_key(target))
     return [] if line is None else [_describe_line(line)]
 
 

@@ -174,6 +174,7 @@ def test_an_age_at_the_edge_of_a_column_counts_in_the_next(queue: Queue) -> None
 def test_the_domain_of_an_address_is_as_qshape_has_it() -> None:
     assert shape_domain(b"a@b@Example.COM") == b"example.com"
     assert shape_domain(b"a@.x..y.") == b"x.y"
+    assert shape_domain("a@BÜCHER.example.".encode()) == b"xn--bcher-kva.example"
     assert shape_domain(b"") == shape_domain(b"#@[]") == b"MAILER-DAEMON"
     assert (shape_domain(b"a@"), shape_domain(b"Joe"), shape_domain(b"a@.")) == (b"", b"joe", b".")
 

@@ -95,6 +95,14 @@ def test_a_recipient_in_a_virtual_domain_is_chosen_by_either_of_its_names(home: 
     assert order(home, "hold", "--recipient", address) == "held 1 message"
 
 
+@pytest.mark.parametrize("address", ["list@bücher.example", "list@XN--BCHER-KVA.example", "Joe-list@bücher.example"])
+@pytest.mark.parametrize("key", ["BÜCHER.example", "xn--bcher-kva.example."])
+def test_a_virtual_domain_is_the_same_with_u_labels_and_a_labels(home: Home, key: str, address: str) -> None:
+    Path(home.control, "virtualdomains").write_text(f"{key}:Joe\n")
+    classified_message(home, local=[b"Joe-list@xn--bcher-kva.example"])
+    assert order(home, "hold", "--recipient", address) == "held 1 message"
+
+
 def test_a_message_that_is_about_to_bounce_gets_no_new_birth(home: Home) -> None:
     name = long_id(home, message := classified_message(home, remote=[b"b@c.example"]))
     order(home, "bounce", name)

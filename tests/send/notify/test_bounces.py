@@ -109,14 +109,16 @@ def test_the_bounce_of_a_verp_sender_goes_to_the_sender_without_its_suffix(home:
 
 
 def test_a_bounce_names_a_recipient_of_a_virtual_domain_without_its_prepend(home: Home) -> None:
-    Path(home.control, "virtualdomains").write_text("virtual.example:joe\n")
-    message = classified_message(home, local=[b"joe-sue@virtual.example", b"joe-x@me.example.org"])
+    Path(home.control, "virtualdomains").write_text("virtual.example:joe\nbücher.example:joe\n")
+    named = [b"joe-sue@virtual.example", b"joe-x@me.example.org", b"joe-kim@xn--bcher-kva.example"]
+    message = classified_message(home, local=named)
     with ScriptedSend(home) as send:
-        send.local.deliver(b"Dno\n")
-        send.local.deliver(b"Dno\n")
+        for _ in named:
+            send.local.deliver(b"Dno\n")
         _, text = bounced(send, message)
         assert "<sue@virtual.example>:\nno" in text_part(text)
         assert "<joe-x@me.example.org>:\nno" in text_part(text)
+        assert "<kim@xn--bcher-kva.example>:\nno" in text_part(text)
 
 
 def test_bouncefrom_and_bouncehost_name_who_the_bounce_is_from(home: Home) -> None:

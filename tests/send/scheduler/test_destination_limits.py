@@ -241,6 +241,14 @@ def test_queuectl_destinations_shows_the_line_that_holds_and_the_relay_over_it(h
         assert [(each["nexthop"], each["relay"]) for each in found][:2] == [("one.example", RELAY), (RELAY, None)]
 
 
+def test_queuectl_destinations_finds_a_domain_by_its_u_labels_and_its_a_labels(home: Home) -> None:
+    with started(home, smtproutes="") as send:
+        arrived(home, send, "bücher.example")
+        assert len(jobs(send, 1)) == 1
+        for name in ("BÜCHER.example", "Xn--bcher-kva.example."):
+            assert [each["nexthop"] for each in facts(home, name)] == ["xn--bcher-kva.example"]
+
+
 @pytest.mark.parametrize(
     ("limits", "cause"),
     [
