@@ -16,6 +16,7 @@ from queue_base.bounded_tls import BoundedContext
 from queue_base.control import read_parsed
 from queue_base.errors import reason
 from queue_base.home import Home
+from queue_base.secret_files import find_open_mode
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtpdcert import unpack_certificate_lines
 
@@ -145,9 +146,8 @@ def _read_file(path: str) -> bytes:
         data = file.read(FILE_MAX + 1)
     if len(data) > FILE_MAX:
         raise OSError(f"it has more than {FILE_MAX} bytes")
-    if _BEGIN_KEY in data and found.st_mode & 0o006:
-        mode = stat.S_IMODE(found.st_mode)
-        raise OSError(f"everybody can use the key in it (mode {mode:04o}); chmod o= takes that away")
+    if _BEGIN_KEY in data and (fault := find_open_mode(found)) is not None:
+        raise OSError(f"a key is in it, and {fault}")
     return data
 
 

@@ -27,7 +27,6 @@ own.
 
 import ipaddress
 import os
-import stat
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
@@ -224,27 +223,6 @@ def unpack_program(text: bytes) -> tuple[bytes, ...]:
     if words and not words[0].startswith(b"/"):
         raise FormatError(f"not the whole path of a program: {quoted(text)}")
     return words
-
-
-def find_fault(home: Home, path: str) -> str | None:
-    """Return what is wrong with the owner, group or mode of a file of secrets, None if it is safe. Raises OSError.
-
-    The owner must be root, our own account, or the owner of control/. The group may read the file if it is the group of
-    queue/mess, whose members may read all mail: so the account queuer can read it when root starts the suite.
-    """
-    found = os.stat(path)
-    mode = f"mode {stat.S_IMODE(found.st_mode):04o}"
-    if not stat.S_ISREG(found.st_mode):
-        return "it is not a regular file"
-    if found.st_uid not in (0, os.geteuid(), os.stat(home.control).st_uid):
-        return f"uid {found.st_uid} owns it; it should be root's, or that of the owner of control/"
-    if found.st_mode & 0o007:
-        return f"everybody can use it ({mode}); chmod o= takes that away"
-    if found.st_mode & 0o030:
-        return f"its group can change it ({mode}); chmod g-wx takes that away"
-    if found.st_mode & 0o040 and found.st_gid != os.stat(f"{home.queue}/mess").st_gid:
-        return f"gid {found.st_gid} can read it ({mode}); its group should be that of queue/mess, or chmod g="
-    return None
 
 
 def _read_choices(home: Home, name: str, unpack: Callable[[bytes], Value], default: Choices[Value]) -> Choices[Value]:

@@ -9,13 +9,14 @@ The password is the whole text after the second colon, colons included, without 
 A file that others can read is not used: mail that needs a line of it is deferred, other mail is delivered.
 """
 
+import os
 import re
 from collections.abc import Mapping
 
 from queue_base.control import read_control, unable_to_parse
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_remote.config import find_fault
+from queue_base.secret_files import find_fault
 from queue_remote.report_text import no_credentials
 from queue_remote.route.order import Target
 from queue_remote.route.unroutable import Unroutable
@@ -80,7 +81,7 @@ def read_logins(home: Home) -> Logins:
     if data is None:
         return Logins({})
     try:
-        return Logins(unpack_logins(data), find_fault(home, path))
+        return Logins(unpack_logins(data), find_fault(home, os.stat(path)))
     except FormatError as error:
         raise unable_to_parse(home, "smtpauth", error) from error
     except OSError as error:

@@ -25,6 +25,7 @@ from queue_base.control import read_control
 from queue_base.errors import Failure, Permanent, Temporary, Usage
 from queue_base.home import Home
 from queue_base.safe_open import READ_DIRECTORY, open_given, resolve_given
+from queue_base.secret_files import SECRET_MODE
 from queue_wire.admin.socket import REREAD, TROUBLE, Request
 from queue_wire.control.registry import (
     BY_NAME,
@@ -39,8 +40,7 @@ from queue_wire.control.registry import (
 )
 from queue_wire.format_error import FormatError
 
-SECRET_MODE = 0o640
-_SECRETS = ("smtpauth",)
+_SECRETS = ("smtpauth", "srssecrets")
 # Secrets that queue-smtpd reads, and nobody else.
 _SMTPD_SECRETS = ("smtpdusers",)
 _LATER = {
@@ -93,7 +93,7 @@ def edit_control(home: Home, name: str, edit: Callable[[bytes | None], bytes | N
             owner, mode = Owner(found.st_uid, found.st_gid), stat.S_IMODE(found.st_mode)
             if not stat.S_ISREG(found.st_mode):
                 raise Permanent(f"unable to change {path}: it is not a regular file")
-            if name in _SMTPD_SECRETS:
+            if name in _SECRETS or name in _SMTPD_SECRETS:
                 mode &= SECRET_MODE
         except FileNotFoundError:
             above = os.stat(home.control)
@@ -119,7 +119,7 @@ def _remove(home: Home, name: str) -> None:
 def _reading_group(home: Home, name: str, usual: int) -> int:
     """Return the group of a new control file: that of the one account that may read a secret."""
     if name in _SECRETS:
-        # As queue-remote wants it: its account is in the group of queue/mess.
+        # The accounts of queue-remote and of the forwarder are in the group of queue/mess.
         return os.stat(f"{home.each()[0].queue}/mess").st_gid
     if name in _SMTPD_SECRETS and os.geteuid() == 0:
         try:

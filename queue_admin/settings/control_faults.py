@@ -19,6 +19,7 @@ from queue_base.daemon.processes import command as program
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.class_trees import read_classes
+from queue_base.secret_files import read_srs_secrets
 from queue_base.server_certificates import PemFiles, ServerCertificates, read_named_files, read_pem_files
 from queue_wire.control.destinationlimits import warn_of
 from queue_wire.control.lines import numbered_lines
@@ -31,12 +32,14 @@ from queue_wire.control.rewrite import LOCAL, rewrite
 from queue_wire.control.smtpdcert import unpack_certificate_lines
 from queue_wire.control.smtpdusers import unpack_program, unpack_users
 from queue_wire.control.smtproutes import unpack_routes
+from queue_wire.control.srs_domain import unpack_srs_domain
 from queue_wire.format_error import FormatError, LineError, quoted
 
 # The files whose contents only queue-remote can check.
 OF_REMOTE = frozenset(
     ("me", "helohost", "outgoingip", "resolver", "tlspolicy", "smtpauth", "dkim", "arc", "remoteprogram")
 )
+_MAKE_SECRET = "`openssl rand -hex 32 | queuectl config set srssecrets -` makes a secret"
 PATIENCE = 60.0  # Seconds for queue-remote.
 
 
@@ -101,6 +104,8 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
     if not faulty & {"checkpassword", "ondemandusers", "smtpdusers"}:
         yield from _unknown_customers(home)
     yield from _unreadable_users(home)
+    if "srs" not in faulty and unpack_srs_domain(read_control(home, "srs")) and (unusable := _srs_fault(home)):
+        yield unusable
     if not faulty & {"ondemand", "me", "locals", "percenthack", "virtualdomains", "envnoathost"}:
         yield from _local_on_demand(home)
     if not faulty & {"ondemand", "smtproutes"}:
@@ -153,6 +158,8 @@ def check_new(home: Home, name: str, data: bytes) -> ControlFault | None:
         return _fault(name, error)
     if BY_NAME[name].shape in ONE_VALUE and data.partition(b"\n")[2].strip():
         return ControlFault(name, 2, "this file has one line")
+    if name == "srs" and unpack_srs_domain(data) and (unusable := _srs_fault(home)) is not None:
+        return unusable
     if name == "smtpdcert":
         for fault in _faults_of(home, read_named_files(home, unpack_certificate_lines(data))):
             return fault
@@ -322,11 +329,33 @@ def _unreadable_users(home: Home) -> Iterator[ControlFault]:
         account = pwd.getpwnam(SMTPD_ACCOUNT)
     except (OSError, KeyError):
         return
-    bit = 0o400 if found.st_uid == account.pw_uid else 0o040 if found.st_gid == account.pw_gid else 0o004
-    if _smtpd_leaves_root(home) and not found.st_mode & bit:
+    if _smtpd_leaves_root(home) and not _may_read(found, Owner(account.pw_uid, account.pw_gid)):
         why = f"account {SMTPD_ACCOUNT} may not read it, so nobody can authenticate"
         mend = f"chgrp {SMTPD_ACCOUNT} and chmod 640 allow it"
         yield ControlFault("smtpdusers", None, f"{why}; {mend}")
+
+
+def _may_read(found: os.stat_result, account: Owner) -> bool:
+    bit = 0o400 if found.st_uid == account.uid else 0o040 if found.st_gid == account.gid else 0o004
+    return bool(found.st_mode & bit)
+
+
+def _srs_fault(home: Home) -> ControlFault | None:
+    """Return what keeps forwards from being sent, if control/srs has a domain: the secrets are not there, or not safe.
+
+    The forwarder reads them as the owner of the queue.
+    """
+    path = f"{home.control}/srssecrets"
+    try:
+        owner = queue_owner(home)
+        if os.geteuid() not in (0, owner.uid):
+            return None  # This user can tell neither.
+        read_srs_secrets(home)
+        if os.geteuid() != owner.uid and not _may_read(os.stat(path), owner):
+            raise Temporary(f"unable to read {path}: its owner or its group should be that of queue/")
+    except (OSError, Temporary) as error:
+        return ControlFault("srs", None, f"with it all forwards are deferred: {error}; {_MAKE_SECRET}")
+    return None
 
 
 def _smtpd_leaves_root(home: Home) -> bool:

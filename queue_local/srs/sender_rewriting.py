@@ -7,22 +7,18 @@ The sender of a forward is rewritten if a recipient is remote, and its own domai
 those of VERP (`LIST-owner-@HOST-@[]`) stay. A recipient that is an address of SRS in our domain is replaced by the
 address that it was made of; if that cannot be done, because it is forged or too old, the forward fails.
 
-The forwarder does both, as the owner of the queue: the processes of users never have the secrets. The file must belong
-to that account, or to root, and nobody else may read it.
+The forwarder does both, as the owner of the queue: the processes of users never have the secrets.
 """
 
-import os
-import stat
 import time
 from typing import NamedTuple
 
-from queue_base.control import read_control, read_parsed, read_rules
-from queue_base.errors import Temporary, reason
+from queue_base.control import read_parsed, read_rules
 from queue_base.home import Home
+from queue_base.secret_files import read_srs_secrets
 from queue_local.result import Forward
 from queue_local.srs.srs_address import is_ours, restore_sender, rewrite_sender
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, is_verp, split_address
-from queue_wire.control.lines import unpack_lines
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite
 from queue_wire.control.srs_domain import unpack_srs_domain
 
@@ -40,17 +36,7 @@ def read_setup(home: Home) -> SrsSetup | None:
     domain = read_parsed(home, "srs", unpack_srs_domain)
     if not domain:
         return None
-    secrets = [line for line in unpack_lines(read_control(home, "srssecrets") or b"") if line]
-    path = f"{home.control}/srssecrets"
-    if not secrets:
-        raise Temporary(f"unable to rewrite senders: {path} has no secret")
-    try:
-        mode = os.stat(path).st_mode
-    except OSError as error:
-        raise Temporary(f"unable to read {path}: {reason(error)}") from error
-    if mode & 0o077:
-        raise Temporary(f"unable to use {path}: others can read it (mode {stat.S_IMODE(mode):04o}); chmod go=")
-    return SrsSetup(domain, secrets, read_rules(home))
+    return SrsSetup(domain, read_srs_secrets(home), read_rules(home))
 
 
 def rewrite_forward(setup: SrsSetup, forward: Forward) -> Forward:

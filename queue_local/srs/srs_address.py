@@ -21,7 +21,7 @@ import hmac
 import re
 from collections.abc import Sequence
 
-from queue_wire.address import domain_key, domain_of, split_address
+from queue_wire.address import domain_of, split_address
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import pack_netstring
 
@@ -44,7 +44,7 @@ class BadSrs(FormatError):
 
 def is_ours(domain: bytes, recipient: bytes) -> bool:
     """Return whether an address looks like one of SRS, and is in our domain."""
-    return bool(domain) and domain_of(recipient) == domain_key(domain) and _TAG.match(recipient) is not None
+    return bool(domain) and domain_of(recipient) == domain and _TAG.match(recipient) is not None
 
 
 def rewrite_sender(sender: bytes, domain: bytes, secret: bytes, now: float) -> bytes:

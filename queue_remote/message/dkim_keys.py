@@ -23,7 +23,7 @@ from queue_base.control import read_parsed
 from queue_base.durable import read_file
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_remote.config import find_fault
+from queue_base.secret_files import find_fault
 from queue_wire.control.hostmap import find_key, host_key, refuse_impossible
 from queue_wire.control.lines import numbered_lines
 from queue_wire.format_error import FormatError, InLine, quoted
@@ -101,7 +101,7 @@ def read_keyring(home: Home) -> Keyring:
 def read_key(home: Home, path: str, line: KeyLine) -> SigningKey:
     """Return the key of a line. Raises BadKey."""
     try:
-        fault = find_fault(home, path)
+        fault = find_fault(home, os.stat(path))
         data = read_file(path, _FILE_MAX) if fault is None else b""
     except (OSError, ValueError) as error:
         raise BadKey(reason(error) if isinstance(error, OSError) else str(error)) from error

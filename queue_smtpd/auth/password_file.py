@@ -9,11 +9,11 @@ import errno
 import hashlib
 import hmac
 import os
-import stat
 
 from queue_base.accounts import SMTPD_ACCOUNT
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
+from queue_base.secret_files import find_fault
 from queue_smtp.auth_server import ROUNDS, digest_of, knows_password
 from queue_wire.control.lines import refuse_nul
 from queue_wire.control.smtpdusers import Proof, SharedSecret, UserPasswords, Verifier, unpack_users
@@ -132,15 +132,6 @@ class PasswordFile:
         self._secret = found.secret or hashlib.sha256(b"secret of " + data).digest()
 
     def _check(self, found: os.stat_result) -> None:
-        mode = f"mode {stat.S_IMODE(found.st_mode):04o}"
-        if not stat.S_ISREG(found.st_mode):
-            fault = "it is not a regular file"
-        elif found.st_uid not in (0, os.geteuid(), os.stat(self._home.control).st_uid):
-            fault = f"uid {found.st_uid} owns it; it should be root's, or that of the owner of control/"
-        elif found.st_mode & 0o007:
-            fault = f"everybody can use it ({mode}); chmod o= takes that away"
-        elif found.st_mode & 0o020:
-            fault = f"its group can change it ({mode}); chmod g-w takes that away"
-        else:
-            return
-        raise Temporary(f"unable to use {self._path}: {fault}")
+        fault = find_fault(self._home, found)
+        if fault is not None:
+            raise Temporary(f"unable to use {self._path}: {fault}")

@@ -83,7 +83,10 @@ def test_what_cannot_be_used_is_named_with_the_reason(home: Home, named: Path, m
         assert any(each in fault for each in why.split("|")), fault
     named.write_bytes(good)
     named.chmod(0o644)
-    assert "everybody can use the key in it (mode 0644); chmod o= takes that away" in faults(home)[0]
+    assert "a key is in it, and everybody can use it (mode 0644); chmod o= takes that away" in faults(home)[0]
+    named.chmod(0o660)
+    assert "a key is in it, and its group can change it (mode 0660); chmod g-wx takes that away" in faults(home)[0]
+    named.chmod(0o644)
     named.unlink()
     assert "no such file or directory" in faults(home)[0]
     os.mkfifo(named)

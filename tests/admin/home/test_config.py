@@ -19,6 +19,7 @@ from support.processes.forked import run_program
 from support.processes.suite import Suite, program
 from support.queues.home import make_home, make_several
 from support.servers.certificate import make_certificate
+from support.tools import need_root
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed")
 
@@ -390,6 +391,37 @@ def test_what_queue_remote_reads_is_in_force_when_the_set_ends_or_the_command_sa
     # A change by hand, which queue-remote takes with its next job: what it said before is not told as in force.
     Path(home.control, "timeoutremote").write_text("92\n")
     assert listed(home)["timeoutremote"]["value"] == "92"
+
+
+def test_srs_is_not_set_before_there_is_a_secret_and_check_says_when_it_is_gone(home: Home) -> None:
+    _, error = queuectl(home, "config", "set", "srs", "srs.example.org", code=100)
+    assert "control/srs: with it all forwards are deferred: unable to rewrite senders: " in error
+    assert "srssecrets has no secret; `openssl rand -hex 32 | queuectl config set srssecrets -` makes a secret" in error
+    assert not Path(home.control, "srs").exists()
+    queuectl(home, "config", "set", "srssecrets", "-", given=b"x" * 64)
+    secrets = Path(home.control, "srssecrets")
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o640
+    assert secrets.stat().st_gid == os.stat(f"{home.queue}/mess").st_gid
+    queuectl(home, "config", "set", "srs", "srs.example.org")
+    secrets.chmod(0o644)
+    assert "control/srs: with it all forwards are deferred" in queuectl(home, "config", "check", code=1)[0]
+    # Without the domain nothing is deferred.
+    queuectl(home, "config", "set", "--unset", "srs")
+    assert "srs" not in queuectl(home, "config", "check", code=0)[0]
+
+
+def test_a_secret_that_the_owner_of_the_queue_may_not_read_is_named(home: Home) -> None:
+    need_root()
+    os.chown(home.queue, 54321, 54321)
+    secrets = Path(home.control, "srssecrets")
+    secrets.write_text("x\n")
+    secrets.chmod(0o600)
+    _, error = queuectl(home, "config", "set", "srs", "srs.example.org", code=100)
+    assert f"unable to read {secrets}: its owner or its group should be that of queue/" in error
+    os.chown(secrets, -1, 54321)
+    os.chown(f"{home.queue}/mess", -1, 54321)
+    secrets.chmod(0o640)
+    queuectl(home, "config", "set", "srs", "srs.example.org")
 
 
 def test_what_queue_local_reads_is_in_force_when_the_set_ends_or_the_command_says_why_not(

@@ -181,7 +181,7 @@ def test_addresses_of_srs_are_refused_if_they_are_forged_or_too_old(mail: MailHo
         assert client.ask(made().replace(b"@srs.example", b"@host.example")) == UNKNOWN
         secrets.chmod(0o644)
         letter, text = client.ask(made(1))
-        assert letter == b"Z" and b"others can read it" in text
+        assert letter == b"Z" and b"everybody can use it" in text
 
 
 def test_a_new_file_counts_when_the_verdict_is_kept_no_longer(mail: MailHome) -> None:

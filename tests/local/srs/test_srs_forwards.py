@@ -75,11 +75,16 @@ def test_nothing_is_rewritten_without_the_file(home: Home) -> None:
 
 
 def test_senders_are_not_rewritten_with_secrets_that_others_can_read(home: Home) -> None:
-    set_up(home, mode=0o640)
+    set_up(home, mode=0o644)
     letter, text = forward(home, b"joe@example.net", b"ann@far.example")
     assert letter == b"Z"
-    assert b"srssecrets: others can read it (mode 0640); chmod go=" in text
+    assert b"srssecrets: everybody can use it (mode 0644); chmod o= takes that away" in text
     assert queued(home) == []
+
+
+def test_the_group_of_the_queue_may_read_the_secrets(home: Home) -> None:
+    set_up(home, mode=0o640)
+    assert sender_of(home, b"joe@example.net", b"ann@far.example").startswith(b"SRS0=")
 
 
 def test_a_forged_address_fails_for_good(home: Home) -> None:
