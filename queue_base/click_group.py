@@ -1,6 +1,7 @@
 """The frame of a command with subcommands (queuectl, queue-report): --version, completion, errors and exit codes.
 
-Exit code 0 is success, 100 a usage error or permanent failure, 111 a temporary failure. An error is one line on stderr.
+Exit code 0 is success, 1 that nothing was found, 100 a usage error or permanent failure, 111 a temporary failure. An
+error is one line on stderr.
 Only the administrator's commands import this module, because importing click takes 24 ms.
 """
 

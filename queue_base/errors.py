@@ -1,4 +1,4 @@
-"""Failures, and the exit codes that `main` turns them into: 100 permanent or usage, 111 temporary.
+"""Failures, and the exit codes that `main` turns them into: 1 nothing found, 100 permanent or usage, 111 temporary.
 
 queue-enqueue, and what acts as queue-enqueue, uses qmail-queue's own exit codes (qmail-queue(8)) instead: QueueTrouble
 carries one, and `explain` chooses one for any exception.
@@ -12,6 +12,7 @@ import sys
 
 from queue_wire.format_error import AddressTooLong, FormatError
 
+NOT_FOUND = 1
 PERMANENT = 100
 TEMPORARY = 111
 # qmail-queue(8): 11 to 40 are permanent, all others temporary. 31 is not used: no message is refused for its content.
@@ -85,6 +86,12 @@ class Permanent(Failure):
     """A failure that remains until a person changes something."""
 
     exit_code = PERMANENT
+
+
+class NotFound(Failure):
+    """What a person has named is not there: `unable to find OBJECT: REASON`."""
+
+    exit_code = NOT_FOUND
 
 
 class Usage(Permanent):

@@ -13,7 +13,7 @@ import click
 
 from queue_admin.messages.stored_mail import StoredMail
 from queue_admin.messages.survey import look
-from queue_base.errors import Failure, Temporary, Usage, complain
+from queue_base.errors import NOT_FOUND, Failure, NotFound, Temporary, Usage, complain
 from queue_base.home import Home, find_home, named_queue
 from queue_base.queue.layout import open_layout
 from queue_wire.format_error import FormatError
@@ -50,13 +50,16 @@ def each_queue(
     if not home.several:
         act(home)
         return
-    codes = [(_act_apart if apart else _act_on)(one, act, heading) for one in home.each()]
-    failures = [code for code in codes if code > 1]
+    missing: list[NotFound] = []
+    codes = [(_act_apart if apart else _act_on)(one, act, heading, missing) for one in home.each()]
+    failures = [code for code in codes if code > NOT_FOUND]
     quiet = min(codes) if not both else max(codes)
+    if quiet == NOT_FOUND and missing:
+        complain("queuectl", f"fatal: {missing[0]}")  # None of the queues has it.
     raise click.exceptions.Exit(max(failures) if failures else quiet)
 
 
-def _act_on(home: Home, act: Callable[[Home], None], heading: bool) -> int:
+def _act_on(home: Home, act: Callable[[Home], None], heading: bool, missing: list[NotFound]) -> int:
     if heading:
         print(f"queue {home.name}:")
     code = 0
@@ -64,6 +67,9 @@ def _act_on(home: Home, act: Callable[[Home], None], heading: bool) -> int:
         act(home)
     except click.exceptions.Exit as ended:
         code = ended.exit_code
+    except NotFound as failure:
+        code = failure.exit_code
+        missing.append(failure)
     except Failure as failure:
         code = failure.exit_code
         sys.stdout.flush()
@@ -72,13 +78,13 @@ def _act_on(home: Home, act: Callable[[Home], None], heading: bool) -> int:
     return code
 
 
-def _act_apart(home: Home, act: Callable[[Home], None], heading: bool) -> int:
+def _act_apart(home: Home, act: Callable[[Home], None], heading: bool, missing: list[NotFound]) -> int:
     sys.stdout.flush()
     child = os.fork()
     if not child:
         code = Temporary.exit_code
         try:
-            code = _act_on(home, act, heading)
+            code = _act_on(home, act, heading, missing)
         finally:
             os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -11,7 +11,7 @@ from queue_admin.messages.message_facts import message_facts, recipient_facts, s
 from queue_admin.messages.stored_mail import StoredMail, StoredMessage
 from queue_admin.messages.survey import FILE_KINDS, Snapshot, look, read_head
 from queue_admin.printable import one_line, span, visible, word
-from queue_base.errors import Permanent, Temporary, Usage
+from queue_base.errors import NotFound, Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import Layout
 from queue_wire.admin.cause import describe as describe_cause
@@ -25,16 +25,16 @@ NEWLINE = b"\n"
 
 
 def find_message(layout: Layout, name: str) -> Snapshot:
-    """Return the message with an id. Raises Usage if the id is invalid, Permanent if there is no such message."""
+    """Return the message with an id. Raises Usage if the id is invalid, NotFound if there is no such message."""
     try:
         message, birth = unpack_long_id(name)
     except FormatError as error:
         raise Usage(f"unable to find message: {error}") from error
     snapshot = look(layout, message)
     if snapshot is None:
-        raise Permanent(f"unable to find message {name}: no such message")
+        raise NotFound(f"unable to find message {name}: no such message")
     if birth is not None and snapshot.birth != birth:
-        raise Permanent(f"unable to find message {name}: no such message (inode reused by {snapshot.long_id})")
+        raise NotFound(f"unable to find message {name}: no such message (inode reused by {snapshot.long_id})")
     return snapshot
 
 

@@ -121,7 +121,7 @@ def show_part(queue: RealQueue) -> None:
     if queue.up:
         told = f"now: remote: {queue.dead_nexthop} is dead, next probe at "
         assert told in queue.queuectl("show", queue.dead.identity).text
-    gone = queue.queuectl("show", queue.local.identity, code=100).errors
+    gone = queue.queuectl("show", queue.local.identity, code=1).errors
     assert gone.count("\n") == 1 and queue.local.identity in gone
 
 

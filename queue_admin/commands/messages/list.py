@@ -24,6 +24,7 @@ from queue_admin.printable import span, visible, word
 from queue_admin.progress import Progress, stdout_is_file
 from queue_admin.system_accounts import be_owner
 from queue_base.control import read_prepends
+from queue_base.errors import NotFound
 from queue_base.home import Home
 from queue_base.queue.layout import Layout, open_layout
 from queue_base.queue.marks_file import LeftMarks
@@ -123,6 +124,8 @@ def _list(
         name = pack_queue_id(home.name, message.long_id)
         print(name if nul else stored_line(message, form, now, home.name), end="\0" if nul else "\n")
     mail.check()
+    if not count and ids and ids != ("-",) and not _filters(options):
+        raise NotFound(f"unable to find {', '.join(ids[:3])}: no such message")
     if not count:
         raise click.exceptions.Exit(1)
 

@@ -15,7 +15,7 @@ from queue_admin.logs.log_files import LogDirectory, LogSource, SystemdJournal
 from queue_admin.logs.message_log import MadeMessage, MessageLog
 from queue_admin.messages.survey import look
 from queue_admin.printable import precise, visible
-from queue_base.errors import TEMPORARY, Failure, Permanent, Usage
+from queue_base.errors import TEMPORARY, Failure, NotFound, Permanent, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.shell_completion import complete_file
@@ -23,7 +23,6 @@ from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, pack_queue_id, unpack_long_id
 
 KINDS = {"bounce": "bounced as", "delay": "delay notice sent as"}
-NOTHING = 1  # The exit code if no line is found.
 SETTLE = 2.0  # Seconds in which the last lines of a message that has left the queue come.
 
 
@@ -92,8 +91,8 @@ def command(
         identity_of_made = _made_id(home, made)
         print(json.dumps({made.kind: identity_of_made}) if form == "json" else f"{KINDS[made.kind]} {identity_of_made}")
     if not found.began:
-        print(f"queuectl: no line about {name} in {source.name}{_begins_late(source, birth)}", file=sys.stderr)
-        context.exit(NOTHING)
+        why = f"no line about it in {source.name}{_begins_late(source, birth)}"
+        raise NotFound(f"unable to find message {name}: {why}")
     note = _doubt(home, source, found, message, birth)
     if following and not found.ended:
         note = "it is not in the queue any more, and the log does not tell how it ended"
@@ -160,7 +159,7 @@ def choose_lines(source: LogSource, found: MessageLog, birth: int) -> Iterator[t
 
 
 def _read_id(home: Home, name: str) -> tuple[int, int]:
-    """Return the number and the birth of a message. Raises Usage, Permanent."""
+    """Return the number and the birth of a message. Raises Usage, NotFound."""
     try:
         message, birth = unpack_long_id(name)
     except FormatError as error:
@@ -168,7 +167,7 @@ def _read_id(home: Home, name: str) -> tuple[int, int]:
     if birth is None:
         snapshot = look(open_layout(home.queue), message)
         if snapshot is None or snapshot.birth is None:
-            raise Permanent(f"unable to find message {name}: it is not in the queue; name its long id")
+            raise NotFound(f"unable to find message {name}: it is not in the queue; name its long id")
         birth = snapshot.birth
     return message, birth
 

@@ -16,7 +16,7 @@ from queue_admin.printable import span
 from queue_admin.question import ASKED_FROM, ask
 from queue_admin.system_accounts import be_owner
 from queue_base.durable import Commit
-from queue_base.errors import Permanent, Temporary, Usage, reason
+from queue_base.errors import NotFound, Temporary, Usage, reason
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.postman import DIRECTORY, unpack_copy_name
@@ -120,7 +120,7 @@ def show(context: click.Context, name: str) -> None:
     try:
         source = open_regular(path)
     except FileNotFoundError as error:
-        raise Permanent(f"unable to find {path}; queuectl postman list prints the names") from error
+        raise NotFound(f"unable to find {path}: no such copy; queuectl postman list prints the names") from error
     except OSError as error:
         raise Temporary(f"unable to read {path}: {reason(error)}") from error
     sys.stdout.flush()
@@ -179,6 +179,9 @@ def _remove(home: Home, names: list[str] | None, dry_run: bool, yes: bool) -> No
         except OSError as error:
             raise Temporary(f"unable to remove copies in {directory}: {reason(error)}") from error
         print(f"removed {_copies(len(there))}")
+    for name in wanted:
+        if name not in there:
+            print(f"{pack_queue_id(home.name, name)}: no such copy", file=sys.stderr)
     if not there or len(there) < len(wanted):
         raise click.exceptions.Exit(1)
 

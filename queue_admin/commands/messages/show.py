@@ -19,7 +19,7 @@ from queue_admin.messages.description import (
 from queue_admin.messages.stored_mail import StoredMail, StoredMessage
 from queue_admin.messages.survey import Snapshot, open_regular
 from queue_admin.system_accounts import be_owner
-from queue_base.errors import Permanent, Temporary, reason
+from queue_base.errors import NotFound, Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.layout import Layout, open_layout
 
@@ -52,7 +52,7 @@ def command(context: click.Context, name: str, raw: bool, form: str) -> None:
     stored = find_stored(mail, name)
     try:
         snapshot = find_message(layout, name)
-    except Permanent:
+    except NotFound:
         if not stored:
             mail.check()
             raise

@@ -12,7 +12,7 @@ from queue_admin.messages.stored_mail import StoredDomain, StoredMessage, check_
 from queue_admin.printable import size_text, span, visible, word
 from queue_admin.system_accounts import be_owner
 from queue_base.control import read_parsed
-from queue_base.errors import Failure, Permanent, Temporary, Usage, complain
+from queue_base.errors import Failure, NotFound, Temporary, Usage, complain
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, EMPTY, RUNNING, RunRequest
@@ -67,7 +67,7 @@ def command(
 
 
 def _list(home: Home, domain: bytes, identity: str | None, form: str) -> None:
-    """List what one queue has, of all domains if `domain` is empty. Raises Exit if it has nothing of a domain."""
+    """List what one queue has, of all domains if `domain` is empty. Raises NotFound if it has nothing of a domain."""
     open_layout(home.queue)
     if not domain:
         _list_domains(home, form)
@@ -81,7 +81,7 @@ def _list(home: Home, domain: bytes, identity: str | None, form: str) -> None:
                 _print_recipient(home, stored, recipient, form)
     check_read(faults)
     if not found:
-        raise click.exceptions.Exit(1)
+        raise _not_stored(home, domain, identity or "")
 
 
 def _list_domains(home: Home, form: str) -> None:
@@ -125,7 +125,7 @@ def _check_id(identity: str) -> bytes:
 def _find_stored(home: Home, domain: bytes, identity: str) -> Home:
     """Return the queue in which a message is stored for a domain; the home itself if it has one queue.
 
-    Raises Usage if several have it, Permanent if none has, Temporary if none has, and one cannot be read.
+    Raises Usage if several have it, NotFound if none has, Temporary if none has, and one cannot be read.
     """
     homes = home.each()
     if len(homes) == 1:
@@ -147,7 +147,13 @@ def _find_stored(home: Home, domain: bytes, identity: str) -> Home:
     if unread:
         raise Temporary(f"unable to find {identity}: {'; '.join(unread)}")
     queues = ", ".join(home.queues)
-    raise Permanent(f"unable to find {identity}: it is not stored for {domain.decode()} in any queue ({queues})")
+    raise NotFound(f"unable to find {identity}: it is not stored for {domain.decode()} in any queue ({queues})")
+
+
+def _not_stored(home: Home, domain: bytes, identity: str = "") -> NotFound:
+    if identity:
+        return NotFound(f"unable to find {pack_queue_id(home.name, identity)}: it is not stored for {domain.decode()}")
+    return NotFound(f"unable to find {domain.decode()}: nothing is stored for it")
 
 
 def _is_stored(home: Home, domain: bytes, identity: str) -> bool:
@@ -155,18 +161,17 @@ def _is_stored(home: Home, domain: bytes, identity: str) -> bool:
 
 
 def _order(home: Home, request: RunRequest) -> None:
-    """Have one queue delete or return mail. Raises Exit if it has none, Permanent, Temporary."""
+    """Have one queue delete or return mail. Raises NotFound if it has none, Temporary."""
     open_layout(home.queue)
     if request.client and not _is_stored(home, request.name, request.client.decode()):
-        name = pack_queue_id(home.name, request.client.decode())
-        raise Permanent(f"unable to find {name}: it is not stored for {request.name.decode()}")
+        raise _not_stored(home, request.name, request.client.decode())
     if next(read_stored(home, request.name), None) is None:
-        raise click.exceptions.Exit(1)
+        raise _not_stored(home, request.name)
     [answer] = ask_for_runs(home, [request])
     if answer.word == RUNNING:
         raise Temporary(f"unable to change what is stored for {request.name.decode()}: {answer.text.decode()}")
     if answer.word == EMPTY:
-        raise click.exceptions.Exit(1)
+        raise _not_stored(home, request.name)
     what = request.client.decode() or request.name.decode()
     where = f"queue {home.name}: " if home.name else ""
     print(f"{where}{'deleting' if request.command == DELETE else 'returning'} {what}")

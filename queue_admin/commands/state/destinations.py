@@ -10,7 +10,7 @@ from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.messages.detail import CHANNELS
 from queue_admin.printable import visible, word
 from queue_admin.system_accounts import be_owner
-from queue_base.errors import Temporary
+from queue_base.errors import NotFound, Temporary
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.facts import ALIVE, DEAD, RELAY, ChannelFact, DestinationFact
@@ -51,7 +51,7 @@ def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
 
 
 def _show(home: Home, names: tuple[str, ...], form: str) -> None:
-    """Print the destinations of one queue-send. Raises Temporary; Exit if it has none of those that are named."""
+    """Print the destinations of one queue-send. Raises Temporary; NotFound if it has none of those that are named."""
     open_layout(home.queue)
     try:
         with SchedulerQueries(home) as queries:
@@ -61,11 +61,11 @@ def _show(home: Home, names: tuple[str, ...], form: str) -> None:
             ]
     except NoAnswer as error:
         raise Temporary(f"unable to show destinations: {str(error).removeprefix('not known: ')}") from error
+    if names and not found:
+        raise NotFound(f"unable to find {', '.join(map(ascii, names))}: no destination has that name")
     found.sort(key=lambda pair: (-pair[1].queued - pair[1].on_disk, -pair[1].in_flight, pair[0], pair[1].nexthop))
     for line in _objects(home, totals, read, found) if form == "json" else _text(totals, read, found):
         print(line)
-    if names and not found:
-        raise click.exceptions.Exit(1)
 
 
 def _objects(

@@ -67,7 +67,7 @@ def test_an_id_is_found_with_the_name_of_its_queue_and_without(site: Site, capfd
         assert lines(capfd)[0] == f"message: b/{b}"
     assert site.run("--queue", "a", "show", f"b/{b}") == 100
     assert site.run("show", f"c/{b}") == 100
-    assert site.run("show", f"a/{b}") == 100
+    assert site.run("show", f"a/{b}") == 1
     said = capfd.readouterr().err
     assert f"unable to find message c/{b}: there is no queue c in a, b" in said
 

@@ -41,7 +41,7 @@ def test_a_copy_is_printed_byte_for_byte(queue: Queue, capfdbinary: pytest.Captu
     keep(queue, 457, b"no-date")
     assert queue.run("postman", "show", "457_no-date") == 0
     assert capfdbinary.readouterr().out == TEXT
-    assert queue.run("postman", "show", "458_no-date") == 100
+    assert queue.run("postman", "show", "458_no-date") == 1
     assert queue.run("postman", "show", "../mess") == 100
 
 

@@ -281,14 +281,14 @@ def test_a_large_file_is_searched_from_the_right_place(tmp_path: Path, monkeypat
 
 
 def test_nothing_found_is_exit_1_and_says_where_the_log_begins(
-    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    home: Home, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logs = write_directory(tmp_path / "main")
     assert run("--home", home.path, "log", pack_long_id(999, BIRTH - 10**9), "--logs", str(logs)) == 1
-    assert "; the log begins at 2023-11-14T22:13:11.123456Z" in capsys.readouterr().err
+    assert "; the log begins at 2023-11-14T22:13:11.123456Z" in capfd.readouterr().err
     # Without the lines before it, those of the number may be of another message.
     assert run("--home", home.path, "log", pack_long_id(457, BIRTH - 10**9), "--logs", str(logs)) == 0
-    assert "may be those of a later message" in capsys.readouterr().err
+    assert "may be those of a later message" in capfd.readouterr().err
 
 
 def test_a_bare_number_is_the_message_in_the_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -299,7 +299,7 @@ def test_a_bare_number_is_the_message_in_the_queue(tmp_path: Path, capsys: pytes
     assert queue.run("log", str(message), "--logs", str(logs)) == 0
     captured = capsys.readouterr()
     assert captured.out.endswith(f" new msg {message}\n") and captured.err == ""
-    assert queue.run("log", "1", "--logs", str(logs)) == 100
+    assert queue.run("log", "1", "--logs", str(logs)) == 1
     assert queue.run("log", "x", "--logs", str(logs)) == 100
     assert queue.run("log", ID, "--logs", str(tmp_path / "none")) == 100
     assert queue.run("log", ID, "--logs", str(logs), "--journal", "x") == 100

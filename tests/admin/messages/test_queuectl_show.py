@@ -80,7 +80,7 @@ def test_raw_is_the_message_byte_for_byte(queue: Queue) -> None:
 def test_a_long_id_of_an_earlier_message_is_no_such_message(queue: Queue, capfd: pytest.CaptureFixture[str]) -> None:
     message = queue.queued()
     old = pack_long_id(message, BIRTH - 1)
-    assert queue.run("show", old) == 100
+    assert queue.run("show", old) == 1
     shown = capfd.readouterr()
     assert shown.out == ""
     assert shown.err == (
@@ -102,12 +102,13 @@ def test_the_long_id_is_the_same_before_and_after_classification(
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("12345", "no such message"), ("x", "not a message id"), ("5-", "INODE-BIRTH")]
+    ("name", "text", "code"),
+    [("12345", "no such message", 1), ("x", "not a message id", 100), ("5-", "INODE-BIRTH", 100)],
 )
-def test_what_is_no_message_is_exit_100(
-    queue: Queue, capfd: pytest.CaptureFixture[str], name: str, text: str
+def test_what_is_not_there_is_exit_1_and_what_is_no_id_100(
+    queue: Queue, capfd: pytest.CaptureFixture[str], name: str, text: str, code: int
 ) -> None:
-    assert queue.run("show", name) == 100
+    assert queue.run("show", name) == code
     assert text in capfd.readouterr().err
 
 
