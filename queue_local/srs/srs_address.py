@@ -10,8 +10,8 @@ an address is refused after DAYS_MAX days. SRS1 is for a sender that another hos
 back to that host, which knows whether it is good, and the address does not grow.
 
 Mail::SRS, and this module before, hashed the parts one behind the other (HMAC-SHA1), so of a good address somebody else
-could make one whose parts are divided elsewhere. Such hashes are good until PLAIN_UNTIL, for addresses that are under
-way.
+could make one whose parts are divided elsewhere. Such hashes are good for the days of their address, so those that are
+under way at an upgrade are good, and after these days there are none. The days of an SRS1 are those of the SRS0 in it.
 
 The host on the way may change the case of the local part. So hashes are compared without regard to case.
 """
@@ -27,8 +27,6 @@ from queue_wire.pipes.framing import pack_netstring
 
 DAYS_MAX = 21
 _DAY_SECONDS = 86400
-# The day (since the epoch) from which on hashes without divisions are refused: 1 March 2027.
-PLAIN_UNTIL = 20_878
 _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _CYCLE = len(_DIGITS) ** 2
 # Characters of the hash that are made, and the least that are accepted.
@@ -83,14 +81,14 @@ def restore_sender(local: bytes, secrets: Sequence[bytes], now: float) -> bytes:
     tag = _TAG.match(local)
     if tag is None:
         raise BadSrs("it is no address of SRS")
+    today = int(now // _DAY_SECONDS)
     if tag[1] == b"1":
         given, first, rest = _divide(local[tag.end() :], 3)
-        _check(given, secrets, now, [b"SRS1", first, rest], [first, rest])
+        _check(given, secrets, [b"SRS1", first, rest], [first, rest] if _has_days_left(rest, today) else [])
         return b"SRS0%s@%s" % (rest, first)
     given, day, host, user = _divide(local[tag.end() :], 4)
-    today = int(now // _DAY_SECONDS)
     made = _unpack_day(day, today)
-    _check(given, secrets, now, [b"SRS0", b"%d" % made, host, user], [day, host, user])
+    _check(given, secrets, [b"SRS0", b"%d" % made, host, user], [day, host, user])
     if today - made > DAYS_MAX:
         raise BadSrs(f"it has expired: it is older than {DAYS_MAX} days")
     return b"%s@%s" % (user, host)
@@ -113,10 +111,19 @@ def _sign(secret: bytes, text: bytes, algorithm: str) -> bytes:
     return base64.b64encode(hmac.new(secret, text.lower(), algorithm).digest())[:_HASH_SIZE]
 
 
-def _check(given: bytes, secrets: Sequence[bytes], now: float, parts: list[bytes], plain: list[bytes]) -> None:
+def _has_days_left(rest: bytes, today: int) -> bool:
+    """Return whether the SRS0 in an SRS1 has not expired, as far as its form tells: another host has made it."""
+    try:
+        _, day, _, _ = _divide(rest[1:], 4)
+        return today - _unpack_day(day, today) <= DAYS_MAX
+    except BadSrs:
+        return False
+
+
+def _check(given: bytes, secrets: Sequence[bytes], parts: list[bytes], plain: list[bytes]) -> None:
     """Raise BadSrs unless a hash is that of a kind and parts with one of the secrets, or the old one of plain parts."""
     hashes = [_hash(secret, *parts) for secret in secrets]
-    if now < PLAIN_UNTIL * _DAY_SECONDS:
+    if plain:
         hashes += [_sign(secret, b"".join(plain), "sha1") for secret in secrets]
     # All of them, so that the time does not tell which one is nearly right.
     good = [hmac.compare_digest(given.lower(), each.lower()) for each in hashes]

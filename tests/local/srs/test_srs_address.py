@@ -1,5 +1,7 @@
 """Addresses of SRS: what is made of a sender, and what a bounce to it goes back to."""
 
+import base64
+import hmac
 import shutil
 import subprocess
 
@@ -7,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_local.srs import srs_address
 from queue_local.srs.srs_address import DAYS_MAX, BadSrs, is_ours, restore_sender, rewrite_sender
 from support.tools import need_file
 
@@ -120,14 +121,20 @@ def test_the_letters_of_a_day_are_good_for_that_day_alone() -> None:
         (b"SRS1=Jthr=first.example==ICdT=RA=example.net=joe", b"SRS0=ICdT=RA=example.net=joe@first.example"),
     ],
 )
-def test_addresses_of_the_form_before_are_good_for_their_days_until_it_ends(
-    made: bytes, sender: bytes, monkeypatch: pytest.MonkeyPatch
+def test_addresses_of_the_form_before_are_good_for_their_days_whenever_the_upgrade_was(
+    made: bytes, sender: bytes
 ) -> None:
-    monkeypatch.setattr(srs_address, "PLAIN_UNTIL", NOW // DAY + 10)
-    for day in (0, 9):
+    for day in (0, DAYS_MAX - 1):
         assert restore_sender(made, [b"new", SECRET], NOW + day * DAY) == sender
-    with pytest.raises(BadSrs, match="hash"):
-        restore_sender(made, [SECRET], NOW + 10 * DAY)
+    with pytest.raises(BadSrs, match=r"hash|expired"):
+        restore_sender(made, [SECRET], NOW + (DAYS_MAX + 2) * DAY)
+
+
+def test_an_address_of_the_form_before_without_days_is_not_good() -> None:
+    for rest in (b"=abcd=RA=a.example", b"=abcd=??=a.example=b", b"=x"):
+        hashed = base64.b64encode(hmac.digest(SECRET, (b"first.example" + rest).lower(), "sha1"))[:4]
+        with pytest.raises(BadSrs, match="hash"):
+            restore_sender(b"SRS1=%s=first.example=%s" % (hashed, rest), [SECRET], NOW)
 
 
 @pytest.mark.parametrize("sender", [b"nobody", b"joe@a=b.example", b"joe@", b"@example.net", b"joe@a b"])
@@ -136,9 +143,9 @@ def test_a_sender_that_cannot_be_rewritten_stays(sender: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "sender", [b"joe@example.net", b"Joe+x=y@Sub.Example.net", b"SRS0=abcd=RA=a.example=b@c.example"]
+    "sender", [b"joe@example.net", b"Joe+x=y@Sub.Example.net", b"SRS0=abcd=DAY=a.example=b@c.example"]
 )
-def test_what_perls_mail_srs_has_made_is_accepted(sender: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_perls_mail_srs_has_made_is_accepted(sender: bytes) -> None:
     need_file("/usr/share/perl5/Mail/SRS.pm")
     perl = shutil.which("perl")
     assert perl is not None
@@ -147,7 +154,7 @@ def test_what_perls_mail_srs_has_made_is_accepted(sender: bytes, monkeypatch: py
         "print $srs->forward($ARGV[0], 'us.example'), qq(\\n);"
     )
     now = float(subprocess.run(["date", "+%s"], capture_output=True, check=True, timeout=60).stdout)
-    monkeypatch.setattr(srs_address, "PLAIN_UNTIL", now // DAY + 1)
+    sender = sender.replace(b"DAY", local(rewrite_sender(b"x@y", US, SECRET, now)).split(b"=")[2])
     done = subprocess.run([perl, "-e", script, sender], capture_output=True, check=True, timeout=60)
     (theirs,) = done.stdout.splitlines()
     assert restore_sender(local(theirs), [SECRET], now).lower() == sender.lower()
