@@ -102,7 +102,7 @@ def test_a_list_of_all_says_how_many_are_stored_and_has_them_if_asked(site: Site
     assert site.names("list", "--stored", "--sort", "age") == ["three", "two", "one"]
     line = site.run("list", "--sender", "JOE@example.org", "--domain", "example.net")
     assert line == [line[0]] and line[0].split()[0] == site.id("one")
-    assert line[0].endswith(" <joe@example.org> remote 0/2 for example.net")
+    assert line[0].endswith(" <joe@example.org> to ann@example.net and 1 more, for example.net")
 
 
 def test_show_does_not_wait_long_for_a_queue_ondemand_that_hangs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +243,7 @@ def test_an_order_waits_for_queue_ondemand_and_takes_what_was_chosen(site: Site,
 def test_what_an_order_takes_is_listed_with_it_and_changed_by_no_other_command(site: Site) -> None:
     site.run("delete", "--recipient", "bob@example.net")
     assert [line.split(" for ")[1] for line in site.run("list", site.id("one"))] == [
-        "example.net", "example.net ordered: delete"
+        "example.net", "example.net, ordered: delete"
     ]  # fmt: skip
     site.run("delete", site.id("one"))
     assert {line.endswith(" ordered: delete") for line in site.run("list", site.id("one"))} == {True}

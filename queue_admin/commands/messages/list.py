@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import nsmallest
 from itertools import chain, islice
 from typing import Any
@@ -59,9 +59,10 @@ def command(context: click.Context, /, ids: tuple[str, ...], **options: Any) -> 
     with --stored alone; else a line on stderr says how many there are.
 
     \b
-    Columns: id, state, age, bytes, <sender>, then recipients done/left for each
-    channel (`local 1/0 remote 0/2`; `all 0/3` before classification), and the next
-    attempt. Then, if they apply: held, corrupt, unreadable, each with the reason, and
+    Columns: id, state, age, bytes, <sender>, then, with commas between them: the first
+    recipient that is left, and how many others are; how many recipients of each
+    channel are done and left (`remote 2 done, 1 left`; `all 3 left` before
+    classification); the next attempt. Then, if they apply: held, corrupt, unreadable, each with the reason, and
     the reason why its newest delivery was deferred (last).
     With --format json each line is one object, which has each recipient.
 
@@ -250,14 +251,31 @@ def stored_line(message: StoredMessage, form: str, now: float, queue: str = "") 
         facts["recipients"] = stored_recipients(message)
         return json.dumps({"queue": queue, **facts} if queue else facts)
     first = message.first
-    age, left = span(now - first.birth / 1e6), len(message.recipients)
-    parts = [str(facts["id"]), "stored", age, str(first.size), f"<{word(first.sender)}>", f"remote 0/{left}"]
+    age = span(now - first.birth / 1e6)
+    parts = _to(message.recipients)
     parts.append(f"for {message.domain.decode()}")
     if message.ordered:
         parts.append(f"ordered: {message.ordered}")
     if message.held is not None:
         parts.append(f"held: {facts['held']}")
-    return " ".join(parts)
+    return _line(str(facts["id"]), "stored", age, str(first.size), f"<{word(first.sender)}>", parts)
+
+
+def _line(name: str, state: str, age: str, size: str, sender: str, parts: list[str]) -> str:
+    return ", ".join([" ".join((name, state, age, size, sender, *parts[:1])), *parts[1:]])
+
+
+def _to(recipients: Iterable[bytes]) -> list[str]:
+    """Return a part that names the first recipient, and says how many others there are; none without recipients."""
+    left = list(recipients)
+    more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+    return [f"to {word(left[0])}{more}"] if left else []
+
+
+def _progress_of(name: str, done: int, left: int) -> str:
+    """Return a part that says how many recipients of a channel are done, and how many are left."""
+    counts = [f"{done} done"] * (done > 0) + [f"{left} left"] * (left > 0 or not done)
+    return f"{name} {', '.join(counts)}"
 
 
 def message_line(
@@ -286,11 +304,12 @@ def _text(snapshot: Snapshot, detail: Detail, facts: dict[str, object], now: flo
     age = "-" if snapshot.birth is None else span(now - snapshot.birth / 1e6)
     size = "-" if snapshot.size is None else str(snapshot.size)
     sender = "-" if detail.sender is None else f"<{word(detail.sender)}>"
-    parts = [str(facts["id"]), snapshot.state, age, size, sender]
+    recipients = (address for channel in detail.channels.values() for done, address in channel.recipients if not done)
+    parts = _to(chain(detail.unsorted_left, recipients))
     if detail.unsorted:
         left = len(detail.unsorted_left)
-        parts.append(f"all {len(detail.unsorted) - left}/{left}")
-    parts += [f"{name} {channel.done}/{channel.left}" for name, channel in detail.channels.items()]
+        parts.append(_progress_of("all", len(detail.unsorted) - left, left))
+    parts += [_progress_of(name, channel.done, channel.left) for name, channel in detail.channels.items()]
     due = detail.next_attempt()
     if due is not None and not snapshot.held:
         parts.append("next now" if due <= now else f"next {moment(due)}")
@@ -301,4 +320,4 @@ def _text(snapshot: Snapshot, detail: Detail, facts: dict[str, object], now: flo
         parts.append(f"unreadable: {facts['trouble']}")
     if facts["last"]:
         parts.append(f"last: {facts['last']}")
-    return " ".join(parts)
+    return _line(str(facts["id"]), snapshot.state, age, size, sender, parts)

@@ -35,12 +35,12 @@ def test_each_state_has_its_line(queue: Queue, capsys: pytest.CaptureFixture[str
     intd = queue.mess()
     queue.put(queue.layout.intd(intd), b"u1\0")
     expected[intd] = "incoming 18 -"
-    expected[queue.queued(recipients=(b"c@d", b"e@f"))] = "queued 18 <a@b> all 0/2"
+    expected[queue.queued(recipients=(b"c@d", b"e@f"))] = "queued 18 <a@b> to c@d and 1 more, all 2 left"
     expected[queue.classified(b"", b"Dx@y\0Tz@y\0", b"Tr@s\0")] = (
-        "classified 18 <> local 1/1 remote 0/1 next 2096-10-02T07:06:40Z"
+        "classified 18 <> to z@y and 1 more, local 1 done, 1 left, remote 1 left, next 2096-10-02T07:06:40Z"
     )
-    expected[queue.classified(remote=b"Tr@s\0", due=5)] = "classified 18 <a@b> remote 0/1 next now"
-    expected[queue.classified(remote=b"Dr@s\0", due=5)] = "classified 18 <a@b> remote 1/0"
+    expected[queue.classified(remote=b"Tr@s\0", due=5)] = "classified 18 <a@b> to r@s, remote 1 left, next now"
+    expected[queue.classified(remote=b"Dr@s\0", due=5)] = "classified 18 <a@b> remote 1 done"
     assert queue.run("list") == 0
     found = {}
     for line in lines(capsys):
@@ -57,7 +57,7 @@ def test_filters_choose_by_state_and_by_mark(queue: Queue, capsys: pytest.Captur
         assert queue.run("list", *words) == 0
         (line,) = lines(capsys)
         assert line.startswith(f"{message}-")
-        assert line.endswith({held: " held: wait for the auditor", corrupt: " corrupt: a\\x1b[2Jb"}.get(message, "0/1"))
+        assert line.endswith({held: " held: wait for the auditor", corrupt: " corrupt: a\\x1b[2Jb"}.get(message, "1 left"))
     assert queue.run("list", "--state", "incoming") == 1
     assert lines(capsys) == []
 
@@ -145,7 +145,8 @@ def test_recipients_that_queue_send_has_marked_done_before_the_message_is_classi
     marks.write(5, DoneMarks(identify(other, BIRTH, data), 0b1))  # Of an earlier message of that number.
     marks.close()
     assert queue.run("list") == 0
-    assert sorted(line.split("<a@b> ")[1] for line in lines(capsys)) == ["all 0/1", "all 2/1"]
+    ends = sorted(line.split("<a@b> ")[1] for line in lines(capsys))
+    assert ends == ["to c@d, all 1 left", "to e@f, all 2 done, 1 left"]
     assert queue.run("list", "--format", "json") == 0
     facts = [json.loads(line) for line in lines(capsys)]
     assert {"done": 2, "left": 1} in [each["unsorted"] for each in facts]
@@ -197,10 +198,10 @@ def test_names_that_are_no_messages_and_messages_without_files_are_shown(
         f"- stray {top}/mess/3/notes\\n: not a message's name",
     ]
     # What is left of a message that has lost its text has a long id, so that it can be deleted.
-    assert re.match(r"5-\w+ unknown \S+ - - remote 0/1 next ", found[2])
+    assert re.match(r"5-\w+ unknown \S+ - - to \S+, remote 1 left, next ", found[2])
     assert found[2].endswith("unreadable: its text is gone; queuectl delete removes what is left")
     assert re.match(r"7-\w+ unknown \S+ - - unreadable: its text is gone; queuectl delete removes", found[3])
-    assert re.match(r"8-\w+ unknown \S+ - - held: why unreadable: held or corrupt, but there is no message", found[4])
+    assert re.match(r"8-\w+ unknown \S+ - - held: why, unreadable: held or corrupt, but there is no message", found[4])
     assert "unreadable: its inode number is " in found[5]
 
 

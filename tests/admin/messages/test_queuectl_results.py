@@ -83,7 +83,7 @@ def test_list_ends_with_the_short_reason_of_the_newest_deferral(
     two_recipients(queue)
     assert queue.run("list") == 0
     (line,) = lines(capsys)
-    assert line.endswith(" next 2096-10-02T07:06:40Z last: 450 4.2.0 <c@d>: Greylisted I'll try again.")
+    assert line.endswith(" next 2096-10-02T07:06:40Z, last: 450 4.2.0 <c@d>: Greylisted I'll try again.")
 
 
 def test_the_results_of_an_earlier_message_with_the_number_are_never_shown(

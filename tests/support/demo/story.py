@@ -144,7 +144,7 @@ class Demo:
         self.screen.check(f"the log says `deferral` for {LATER}, with the server's 451", _is_deferral(found), found)
         listed = self.home.run("queuectl", "list").decode()
         self.screen.block(listed.encode())
-        self.screen.check("the message waits, its recipient not done", " remote 0/1 next " in listed, listed)
+        self.screen.check("the message waits, its recipient not done", " remote 1 left, next " in listed, listed)
         self.screen.block(self.home.run("queuectl", "stat"))
         self.screen.say("The next attempt would be 400 s after the first. ALRM makes everything due now:")
         self.signal(signal.SIGALRM)
