@@ -57,7 +57,8 @@ def test_filters_choose_by_state_and_by_mark(queue: Queue, capsys: pytest.Captur
         assert queue.run("list", *words) == 0
         (line,) = lines(capsys)
         assert line.startswith(f"{message}-")
-        assert line.endswith({held: " held: wait for the auditor", corrupt: " corrupt: a\\x1b[2Jb"}.get(message, "1 left"))
+        ends = {held: " held: wait for the auditor", corrupt: " corrupt: a\\x1b[2Jb"}
+        assert line.endswith(ends.get(message, "1 left"))
     assert queue.run("list", "--state", "incoming") == 1
     assert lines(capsys) == []
 
