@@ -641,11 +641,14 @@ class Scheduler:
 
     def _next_entry(self, destination: Destination, now: float, first_waits: bool) -> Entry | None:
         """Remove and return the entry of a destination that starts now; None if none may start."""
+        withdrawn = False
         while destination.queue and destination.queue[0].attempt.withdrawn:
             destination.queue.pop(0)
             self._end_probing_if_empty(destination)
+            withdrawn = True
         relay = destination.relay
-        if not destination.queue or not self._may_start(destination, now):
+        # Who has submitted what is the next entry now may have no place.
+        if withdrawn or not destination.queue or not self._may_start(destination, now):
             destination.was_first = False
             self._list_if_ready(destination, now)  # Withdrawn entries have left room.
             if relay is not None:

@@ -181,6 +181,23 @@ def test_mail_for_a_destination_that_answers_goes_on_though_other_mail_of_its_su
     assert (entry.nexthop, entry.attempt.submitter) == (b"large.example", b"uid 1000")
 
 
+def test_mail_that_is_withdrawn_from_before_that_of_who_has_his_share_starts_none_of_his() -> None:
+    recorder = Recorder(REMOTE)
+    once = names(b"once%d.example", 300)
+    make_prompt(recorder, [*once, b"large.example"])
+    hang(recorder, once, b"uid 1000")
+    recorder.send((b"large.example", 30), known=True, submitter=b"uid 1000")
+    assert not recorder.start(1100.0)
+    other = recorder.send((b"large.example", 1), known=True, submitter=b"uid 1001")
+    found = recorder.scheduler.next_load(1100.0)
+    assert found is not None
+    recorder.load(*found, 1100.0)
+    recorder.scheduler.withdraw(other, 1100.0)
+    assert not recorder.start(1100.0)
+    recorder.send((b"large.example", 1), known=True, submitter=b"uid 1001")
+    assert [entry.attempt.submitter for entry in recorder.start(1100.0)] == [b"uid 1001"]
+
+
 def test_the_first_message_of_a_submitter_does_not_wait_behind_those_of_one_who_has_very_many() -> None:
     recorder = Recorder(REMOTE)
     running = hang(recorder, names(b"dead%d.example", 2000), b"uid 1000")

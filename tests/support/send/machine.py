@@ -131,7 +131,7 @@ class Machine(RuleBasedStateMachine):
         entry = self.scheduler.next_job(self.now)
         if entry is None:
             return False
-        assert len(entry.recipients) <= LIMITS.recipients
+        assert 0 < len(entry.recipients) <= LIMITS.recipients
         assert entry.attempt.message not in self.held
         self.check_share(entry)
         self.check_submitter(entry)
