@@ -16,7 +16,7 @@ import socket
 import stat
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.daemon.unix_sockets import receive_with_descriptors
@@ -29,7 +29,7 @@ from queue_remote.message.file import Message, open_message
 from queue_remote.message.small import SmallMessage, read_small
 from queue_remote.options import ConnectionKey
 from queue_remote.program import Programs
-from queue_remote.report_text import internal_error, no_controls, no_message, no_time_left, not_connected
+from queue_remote.report_text import Verdict, internal_error, no_controls, no_message, no_time_left, not_connected
 from queue_remote.setup import CurrentSetup, Setup
 from queue_remote.smtp.connection import Connection
 from queue_remote.smtp.pool import Pool
@@ -43,9 +43,11 @@ from queue_wire.pipes.report import (
     MESSAGE_SCOPE,
     SUCCESS,
     TEMPORARY,
+    PartialReport,
     Report,
     SettingsReport,
     SlowJob,
+    pack_partial_report,
     pack_ready,
     pack_report,
     pack_settings,
@@ -68,14 +70,18 @@ LOOK_SECONDS = 3.0
 
 
 class JobInFlight:
-    """When a job was begun, the transaction that it is at, and the address that queue-send was told."""
+    """When a job was begun, the transaction that it is at, and the address that queue-send was told.
 
-    __slots__ = ("begun", "told", "transaction")
+    `taken`: the places of the recipients who have the message, as queue-send was told.
+    """
+
+    __slots__ = ("begun", "taken", "told", "transaction")
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
         self.told = b""
         self.transaction: Transaction | None = None
+        self.taken: set[int] = set()
 
 
 class RemoteDaemon:
@@ -217,6 +223,18 @@ class RemoteDaemon:
     def _report(self, report: Report) -> None:
         self._in_flight.pop(report.number, None)
         self._put(pack_report(report))
+
+    def _report_successes(self, job: Job, places: Sequence[int], verdicts: list[Verdict]) -> None:
+        """Tell queue-send who has the message, since the job goes on: if it is cut off, they must not get it again."""
+        taken = self._in_flight[job.number].taken
+        found: list[Verdict] = [(b"", b"")] * len(job.recipients)
+        before = len(taken)
+        for place, verdict in zip(places, verdicts, strict=True):
+            if verdict[0] == SUCCESS and place not in taken:
+                taken.add(place)
+                found[place] = verdict
+        if len(taken) > before:
+            self._put(pack_partial_report(PartialReport(job.number, found)))
 
     def _add_reversed(self, host: ReversedHost) -> None:
         """Use a connection whose descriptor has come. Without it the jobs for the host are deferred."""
@@ -369,6 +387,8 @@ class RemoteDaemon:
             else:
                 outcome = await self._deliver_part(setup, job, part, begun, until)
             outcomes.append((part, outcome))
+            if len(outcomes) < len(parts):
+                self._report_successes(job, part.numbers, outcome.verdicts)
         return join_outcomes(job, outcomes)
 
     async def _deliver_reversed(self, setup: Setup, job: Job, until: float) -> Report:
@@ -380,7 +400,8 @@ class RemoteDaemon:
         async def send(transaction: Transaction, message: Message) -> bytes:
             return await deliver_reversed(setup, connection, job.sender, transaction, message)
 
-        return Report(job.number, *await self._deliver_groups(job, job.recipients, send, None, until))
+        everyone = range(len(job.recipients))
+        return Report(job.number, *await self._deliver_groups(job, everyone, send, None, until))
 
     async def _deliver_part(
         self, setup: Setup, job: Job, part: JobPart, begun: Transaction | None, until: float
@@ -401,18 +422,22 @@ class RemoteDaemon:
         async def send(transaction: Transaction, message: Message) -> bytes:
             return await deliver(setup, self._pool, part.nexthop, key, job.sender, transaction, message)
 
-        return await self._deliver_groups(job, part.recipients, send, begun, until)
+        return await self._deliver_groups(job, part.numbers, send, begun, until)
 
     async def _deliver_groups(
         self,
         job: Job,
-        recipients: list[bytes],
+        places: Sequence[int],
         send: Callable[[Transaction, Message], Awaitable[bytes]],
         begun: Transaction | None,
         until: float,
     ) -> PartOutcome:
-        """Deliver to recipients that are delivered alike; in smaller groups, up to a time, if the server wants that."""
+        """Deliver to recipients that are delivered alike; in smaller groups, up to a time, if the server wants that.
+
+        `places` are theirs in the job.
+        """
         scope = MESSAGE_SCOPE
+        recipients = [job.recipients[place] for place in places]
         if begun is None:
             try:
                 scope, begun = await self._deliver_group(job, recipients, send, until)
@@ -420,6 +445,7 @@ class RemoteDaemon:
                 return _defer(len(recipients), _unreadable(job, error))
         groups = SmallerGroups(begun)
         while time.monotonic() < until and (group := groups.next()):
+            self._report_successes(job, places, groups.verdicts)
             some = [recipients[place] for place in group]
             try:
                 _, transaction = await self._deliver_group(job, some, send, until)

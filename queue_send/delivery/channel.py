@@ -46,6 +46,7 @@ from queue_wire.pipes.report import (
     MESSAGE_SCOPE,
     TEMPORARY,
     LogLine,
+    PartialReport,
     Ready,
     Report,
     SettingsReport,
@@ -640,6 +641,11 @@ class Channel:
             if entry is not None:  # Not the local channel's: who it is for holds its share.
                 self.scheduler.note_address(entry, report.address)
             return 0
+        if isinstance(report, PartialReport):
+            entry = daemon.in_flight.get(report.number)
+            if entry is not None:  # Not the local channel's, whose jobs end soon.
+                self._verdicts.add_successes(entry, report.number, report.verdicts)
+            return len(report.verdicts)
         self._end_job(daemon, report, now)
         return len(report.verdicts)
 

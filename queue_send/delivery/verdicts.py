@@ -89,6 +89,8 @@ class Verdicts:
         self._counters = counters
         self._reported: list[EntryResult] = []
         self._done: dict[Attempt, list[int]] = {}
+        # By the first delivery of a job in flight: the recipients whose success was recorded before its end.
+        self._early: dict[int, set[int]] = {}
         self._failed: list[FailedItem] = []
         self._expired: deque[Entry] = deque()
         self._writing = 0  # Failures that the disk thread writes.
@@ -105,9 +107,13 @@ class Verdicts:
         host_failed = _is_of_nexthop(entry, report) and any(letter == TEMPORARY for letter, _ in verdicts)
         result = EntryResult(entry, host_failed, started=True)
         self._reported.append(result)
+        early = self._early.pop(first, set())
+        result.done = len(early)
         expired = now > entry.attempt.expires
         deferred: list[tuple[int, bytes]] = []
         for index, (letter, text) in enumerate(verdicts):
+            if index in early:
+                continue
             if letter == TEMPORARY and expired:
                 letter = PERMANENT
                 text += (b"" if text.endswith(b"\n") else b"\n") + TOO_LONG
@@ -119,6 +125,17 @@ class Verdicts:
         if deferred and entry.attempt.message not in self._store.absent:
             self._results.keep(entry.attempt.message, self._kind, entry.nexthop, deferred, now)
         self._counters.end_job(now - entry.started, now - entry.attempt.birth, len(verdicts), result.done)
+
+    def add_successes(self, entry: Entry, first: int, verdicts: list[tuple[bytes, bytes]]) -> None:
+        """Log the successes of a job that goes on, and mark them: a crash before its end repeats none of them."""
+        if len(verdicts) != len(entry.recipients):
+            return
+        early = self._early.setdefault(first, set())
+        for index, (letter, text) in enumerate(verdicts):
+            if letter == SUCCESS and index not in early:
+                early.add(index)
+                self._log.put(logline.delivery_result(first + index, letter, text))
+                self._done.setdefault(entry.attempt, []).append(entry.recipients[index][0])
 
     def expire(self, entry: Entry) -> None:
         """Fail an entry without an attempt; the log has a delivery that ends at once for each recipient."""
@@ -168,12 +185,12 @@ class Verdicts:
     def apply(self) -> list[EntryResult]:
         """Record the verdicts; return the entries for which that is done, also those of earlier calls."""
         written, self._written = self._written, []
+        done, self._done = self._done, {}
+        self._mark_all(done)
         if not self._reported:
             return written
         reported, self._reported = self._reported, []
         failed, self._failed = self._failed, []
-        done, self._done = self._done, {}
-        self._mark_all(done)
         if not failed:
             return written + reported
         waiting = {result for result, _, _ in failed}

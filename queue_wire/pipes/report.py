@@ -5,10 +5,12 @@
     settings \\0 lines                               answer to `reread`: what is in force (queue_wire.admin.settings)
     log \\0 line                                     queue-ondemand: a line for the log
     slow \\0 number \\0 address                       queue-remote: where a job is that is in flight for some seconds
+    partial \\0 number \\0 verdict [\\0 verdict ...]   queue-remote: who of a job in flight has the message already
 
 Scope is `m` (about the message or its recipients) or `h` (the nexthop could not be reached or greeted). queue-remote
 adds to `h` the route by which it tried: the name of the relays, or the domain where mail exchangers count.
-A verdict is one letter and text: K success, Z temporary, D permanent.
+A verdict is one letter and text: K success, Z temporary, D permanent. In `partial` it is a success, or empty; the
+report that ends the job has all of them.
 """
 
 import re
@@ -65,6 +67,13 @@ class SlowJob(NamedTuple):
     address: bytes
 
 
+class PartialReport(NamedTuple):
+    """A job in flight: in order a success for each recipient who has the message now; the others' letters are empty."""
+
+    number: int
+    verdicts: list[tuple[bytes, bytes]]
+
+
 def pack_report(report: Report) -> bytes:
     """Return the report as a netstring; a NUL in a verdict's text becomes `_`."""
     scope = report.scope + report.route
@@ -95,8 +104,14 @@ def pack_slow_job(job: SlowJob) -> bytes:
     return pack_netstring(b"slow\0%d\0%s" % (job.number, job.address))
 
 
-def unpack_report(payload: bytes) -> Report | Ready | SettingsReport | LogLine | SlowJob:
-    """Return the report, greeting, settings, log line or slow job in one netstring's payload. Raises FormatError.
+def pack_partial_report(report: PartialReport) -> bytes:
+    """Return the successes so far as a netstring; a NUL in a verdict's text becomes `_`."""
+    verdicts = [letter + text.replace(b"\0", b"_") for letter, text in report.verdicts]
+    return pack_netstring(b"\0".join([b"partial", b"%d" % report.number, *verdicts]))
+
+
+def unpack_report(payload: bytes) -> Report | Ready | SettingsReport | LogLine | SlowJob | PartialReport:
+    """Return what is in one netstring's payload. Raises FormatError.
 
     The caller checks the number of verdicts. An unknown letter is kept, so that the log says "report mangled".
     """
@@ -110,6 +125,10 @@ def unpack_report(payload: bytes) -> Report | Ready | SettingsReport | LogLine |
         return LogLine(fields[1])
     if number == b"slow" and len(fields) == 3 and _NUMBER.fullmatch(fields[1]) and _ADDRESS.fullmatch(fields[2]):
         return SlowJob(int(fields[1]), fields[2])
+    if number == b"partial" and len(fields) > 2 and _NUMBER.fullmatch(fields[1]):
+        if any(verdict[:1] not in (b"", SUCCESS) for verdict in fields[2:]):
+            raise FormatError(f"report: a part that is no success: {quoted(payload)}")
+        return PartialReport(int(fields[1]), [(verdict[:1], verdict[1:]) for verdict in fields[2:]])
     if len(fields) < 3 or not number.isdigit() or len(number) > 18:
         raise FormatError(f"report: not number, scope, verdicts: {quoted(payload)}")
     scope, route = fields[1][:1], fields[1][1:]

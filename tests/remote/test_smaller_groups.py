@@ -135,3 +135,35 @@ def test_the_groups_of_a_job_have_its_time(home: RemoteHome) -> None:
     taken = [letter for letter, _ in report.verdicts].count(b"K")
     assert 1 <= taken < 50
     assert [letter for letter, _ in report.verdicts] == [b"K"] * taken + [b"Z"] * (50 - taken)
+
+
+def test_who_has_the_message_is_reported_as_soon_as_a_group_has_it(home: RemoteHome) -> None:
+    server = ChoosyServer(at_most(20, b"452 too many"))
+    with RawServer(server.serve) as raw:
+        home.route_all_to(raw.port)
+        with RemoteDaemon(home) as daemon:
+            report = daemon.deliver(home.message(b"Subject: hello\n\nAll of you.\n"), *FIFTY)
+            found = daemon.partial
+    assert [each.number for each in found] == [report.number] * 2
+    assert [[place for place, (letter, _) in enumerate(each.verdicts) if letter] for each in found] == [
+        list(range(20)), list(range(20, 40))
+    ]  # fmt: skip
+    assert found[0].verdicts[:20] + found[1].verdicts[20:40] == report.verdicts[:40]
+    assert [letter for letter, _ in report.verdicts] == [b"K"] * 50
+
+
+def test_recipients_of_another_route_do_not_wait_to_be_reported(home: RemoteHome) -> None:
+    def refuse(peer: Peer) -> None:
+        peer.say(b"421 busy")
+
+    with RawServer(ChoosyServer(at_most(50, b"452")).serve) as one, RawServer(refuse) as two:
+        home.control("smtproutes", f"a.example:127.0.0.1:{one.port}\nb.example:127.0.0.1:{two.port}")
+        with RemoteDaemon(home) as daemon:
+            path = home.message(b"Subject: hello\n\nx\n")
+            daemon.deliver(path, b"to@a.example", b"too@a.example")
+            assert not daemon.partial
+            # The parts go in random order, and after the last one there is the report alone.
+            while not daemon.partial:
+                report = daemon.deliver(path, b"to@b.example", b"to@a.example")
+                assert [letter for letter, _ in report.verdicts] == [b"Z", b"K"]
+            assert daemon.partial[0].verdicts == [(b"", b""), report.verdicts[1]]

@@ -8,6 +8,7 @@ from pathlib import Path
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.pipes.job import Job
+from queue_wire.pipes.report import PartialReport, pack_partial_report
 from support.processes.suite import wait_until
 from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
@@ -207,3 +208,45 @@ def test_a_disk_that_refuses_the_mark_is_a_warning_and_mail_goes_on(home: Home) 
         os.rename(path.with_name("away"), path)
         send.remote.report(second, b"Kok")
         assert send.clean.removed() == message
+
+
+def test_who_has_the_message_of_a_job_that_goes_on_is_logged_and_marked_once(home: Home) -> None:
+    with ScriptedSend(home) as send:
+        message = classified_message(home, remote=[b"b@x.example", b"d@x.example", b"f@x.example"])
+        send.todo.classified(message, "R")
+        job = send.remote.job()
+        send.remote.send(pack_partial_report(PartialReport(job.number, [(b"", b""), (b"K", b"taken\n"), (b"", b"")])))
+        send.wait_for(r"delivery 2: success: taken/")
+        wait_until(lambda: marks(home, message) == b"TDT", why="the mark")
+        # What it has said twice, or about others, counts once, or not at all.
+        send.remote.send(pack_partial_report(PartialReport(job.number, [(b"", b""), (b"K", b"taken\n"), (b"", b"")])))
+        send.remote.send(pack_partial_report(PartialReport(job.number, [(b"K", b"taken\n")])))
+        send.remote.send(pack_partial_report(PartialReport(99, [(b"K", b"taken\n")])))
+        send.remote.report(job, b"Dno such user\n", b"Ktaken\n", b"Zlater\n")
+        send.wait_for(r"delivery 3: deferral: later/")
+        send.fence()
+        assert send.lines.count("delivery 2: success: taken/") == 1
+        assert [line for line in send.lines if line.startswith("delivery ")][1:] == [
+            "delivery 1: failure: no_such_user/",
+            "delivery 3: deferral: later/",
+        ]
+        assert not [line for line in send.lines if "warning" in line]
+        wait_until(lambda: marks(home, message) == b"DDT", why="the other mark")
+        assert "status: local 0/10 remote 0/250" in send.lines[-3:]
+
+
+def test_after_a_kill_only_those_are_tried_who_have_no_message(home: Home) -> None:
+    message = classified_message(home, remote=[b"b@x.example", b"d@x.example", b"f@x.example"])
+    with ScriptedSend(home) as send:
+        job = send.remote.job()
+        taken = [(b"K", b"taken\n"), (b"", b""), (b"K", b"taken\n")]
+        send.remote.send(pack_partial_report(PartialReport(job.number, taken)))
+        wait_until(lambda: marks(home, message) == b"DTD", why="the marks")
+        send.kill()
+    with ScriptedSend(home) as send:
+        assert send.remote.job().recipients == [b"d@x.example"]
+
+
+def marks(home: Home, message: int) -> bytes:
+    """Return the first byte of each record of a message's remote recipients."""
+    return b"".join(record[:1] for record in recipients_file(home, "remote", message).read_bytes().split(b"\0"))

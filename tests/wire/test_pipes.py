@@ -24,11 +24,13 @@ from queue_wire.pipes.notice import (
 )
 from queue_wire.pipes.report import (
     LogLine,
+    PartialReport,
     Ready,
     Report,
     SettingsReport,
     SlowJob,
     pack_log_line,
+    pack_partial_report,
     pack_ready,
     pack_report,
     pack_settings,
@@ -319,6 +321,7 @@ def test_a_verdict_of_an_unknown_letter_is_kept_for_the_caller_to_call_mangled()
         *(b"", b"9", b"9\0m", b"9\0x\0K", b"9\0\0K", b"x\0m\0K", b"\0m\0K", b"1" * 19 + b"\0m\0K"),
         *(b"ready", b"ready\0", b"ready\0x", b"ready\0-1"),
         *(b"slow\0" + rest for rest in (b"9", b"9\0", b"x\x00192.0.2.1", b"9\0a b", b"9\0" + b"a" * 109)),
+        *(b"partial\0" + rest for rest in (b"", b"9", b"x\0K", b"9\0Z", b"9\0K\0D", b"1" * 19 + b"\0K")),
     ],
 )
 def test_a_report_that_is_garbage_is_refused(payload: bytes) -> None:
@@ -328,7 +331,7 @@ def test_a_report_that_is_garbage_is_refused(payload: bytes) -> None:
 
 @given(strategies.garbage)
 def test_garbage_for_a_report_raises_nothing_but_a_format_error(data: bytes) -> None:
-    for payload in (data, b"9\0m\0" + data, b"ready\0" + data, b"slow\x009\0" + data):
+    for payload in (data, b"9\0m\0" + data, b"ready\0" + data, b"slow\x009\0" + data, b"partial\x009\0K\0" + data):
         try:
             report = unpack_report(payload)
         except FormatError:
@@ -339,6 +342,14 @@ def test_garbage_for_a_report_raises_nothing_but_a_format_error(data: bytes) -> 
 def test_a_slow_job_is_told_of_with_the_address_of_its_server() -> None:
     [payload] = payloads([pack_slow_job(SlowJob(9, b"2001:db8::1"))])
     assert payload == b"slow\x009\x002001:db8::1" and unpack_report(payload) == SlowJob(9, b"2001:db8::1")
+
+
+def test_successes_of_a_job_that_goes_on_stand_in_the_order_of_its_recipients() -> None:
+    report = PartialReport(9, [(b"", b""), (b"K", b"taken\n"), (b"", b"")])
+    [payload] = payloads([pack_partial_report(report)])
+    assert payload == b"partial\x009\0\0Ktaken\n\0" and unpack_report(payload) == report
+    nul = pack_partial_report(PartialReport(9, [(b"K", b"a\0b")]))
+    assert unpack_report(payloads([nul])[0]) == PartialReport(9, [(b"K", b"a_b")])
 
 
 def test_a_line_of_queue_ondemand_for_the_log_is_one_whole_line() -> None:

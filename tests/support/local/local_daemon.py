@@ -14,7 +14,7 @@ from types import TracebackType
 from queue_base.home import Home
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, pack_job
-from queue_wire.pipes.report import LogLine, Ready, Report, SettingsReport, SlowJob, unpack_report
+from queue_wire.pipes.report import LogLine, PartialReport, Ready, Report, SettingsReport, SlowJob, unpack_report
 from support.processes.forked import Forked, can_fork, fork_piped
 
 ROOT = Path(__file__).parents[3]
@@ -74,7 +74,7 @@ class LocalDaemon:
         """Send a job for one recipient."""
         self.write(pack_job(Job(number, message, sender, recipient, [recipient])))
 
-    def next(self) -> Report | Ready | SettingsReport | LogLine | SlowJob:
+    def next(self) -> Report | Ready | SettingsReport | LogLine | SlowJob | PartialReport:
         """Return the next report."""
         deadline = time.monotonic() + SECONDS
         while (payload := self._reader.next()) is None:

@@ -12,7 +12,16 @@ from typing import Self
 
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, pack_job
-from queue_wire.pipes.report import SUCCESS, LogLine, Ready, Report, SettingsReport, SlowJob, unpack_report
+from queue_wire.pipes.report import (
+    SUCCESS,
+    LogLine,
+    PartialReport,
+    Ready,
+    Report,
+    SettingsReport,
+    SlowJob,
+    unpack_report,
+)
 from support.processes.forked import Forked, can_fork, fork_piped
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "queue-remote"
@@ -49,6 +58,8 @@ class RemoteDaemon:
     def __init__(self, home: RemoteHome, command: list[str] | None = None) -> None:
         """`command` is what to run in place of the program, with the home's path as its last argument."""
         self._reader = NetstringReader()
+        # Who had the messages of jobs that went on.
+        self.partial: list[PartialReport] = []
         self._reports: dict[int, Report] = {}
         self._errors = b""
         self._number = 0
@@ -96,8 +107,9 @@ class RemoteDaemon:
     def report_of_any(self, seconds: float = 60) -> Report:
         """Return the next report, whichever job it is about."""
         deadline = time.monotonic() + seconds
-        while isinstance(found := self._next(deadline), SlowJob):
-            pass
+        while isinstance(found := self._next(deadline), SlowJob | PartialReport):
+            if isinstance(found, PartialReport):
+                self.partial.append(found)
         assert isinstance(found, Report)
         return found
 
@@ -166,7 +178,7 @@ class RemoteDaemon:
             found.append(report)
         return found
 
-    def _next(self, deadline: float) -> Report | Ready | SettingsReport | LogLine | SlowJob:
+    def _next(self, deadline: float) -> Report | Ready | SettingsReport | LogLine | SlowJob | PartialReport:
         assert self.process.stdout is not None
         while (payload := self._reader.next()) is None:
             self._reader.feed(self._read(self.process.stdout.fileno(), deadline))
