@@ -109,40 +109,33 @@ def reason_line(text: bytes) -> str:
 
 
 class DeadNexthops:
-    """Which nexthops are dead, as queue-send knows; nothing if it does not run. Use it as a context manager.
+    """Which nexthops are dead, as queue-send knows; nothing if it does not run.
 
-    It is asked when the first recipient without a result comes, and once for each nexthop. `now`: seconds since the
-    epoch.
+    It is asked once for each nexthop of a recipient without a result, by a connection of its own: between two of them
+    a walk may take longer than queue-send keeps a silent client. `now`: seconds since the epoch.
     """
 
     def __init__(self, home: Home, now: float) -> None:
         self.now = now
         self._home = home
-        self._queries: SchedulerQueries | None = None
+        self._is_read = False  # control/.
         self._asked = 0
         self._dead: dict[bytes, bool] = {}
-
-    def __enter__(self) -> "DeadNexthops":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._queries is not None:
-            self._queries.__exit__()
 
     def why(self, recipient: RecipientState) -> str:
         """Return why a recipient waits whose nexthop is dead; empty if it is not."""
         if self._asked > ASKED_MAX:
             return ""
         try:
-            if self._queries is None:
-                self._open()
+            if not self._is_read:
+                self._read_control()
             nexthop = self._nexthop(recipient)
             if nexthop is None:
                 return ""
             if nexthop not in self._dead:
                 self._asked += 1
-                assert self._queries is not None
-                found = self._queries.destinations(recipient.channel, [os.fsdecode(nexthop)])
+                with SchedulerQueries(self._home) as queries:
+                    found = queries.destinations(recipient.channel, [os.fsdecode(nexthop)])
                 self._dead[nexthop] = any(each.state in (DEAD, PROBED) for each in found)
         except (Failure, NoAnswer):
             self._asked = ASKED_MAX + 1
@@ -159,10 +152,10 @@ class DeadNexthops:
         servers = find_local_route(self._local_routes, strip_prepend(recipient.address, self._prepends))
         return None if servers is None else servers.name
 
-    def _open(self) -> None:
+    def _read_control(self) -> None:
         self._routes = read_parsed(self._home, "smtproutes", unpack_routes) or {}
         self._local_routes = read_parsed(self._home, "localroutes", unpack_local_routes) or {}
         self._on_demand = read_parsed(self._home, "ondemand", unpack_ondemand) or {}
         self._prepends = read_prepends(self._home)
         self._lines = read_limit_lines(self._home)
-        self._queries = SchedulerQueries(self._home)
+        self._is_read = True

@@ -246,24 +246,20 @@ def _run_in(
         _exit_unless(bool(count or stored.count) or options["all_messages"])
         return
     terminal = sys.stderr.isatty()
-    change = _Change(home, verb, selectors, reason, bool(ids))
+    change = _Change(home, layout, verb, selectors, reason, bool(ids))
     if not terminal:
-        chosen = choose(layout, selectors, names, now, None, verb == "flush", verb == "release")
-        with closing(connect_or_lock(home, layout)) as queue:
-            change.carry_out(queue, chosen, None)
+        change.carry_out(choose(layout, selectors, names, now, None, verb == "flush", verb == "release"), None)
         take_stored()
     else:
         gathered = _gather(layout, selectors, names, now, verb)
         take_stored()
         if not options["yes"]:
             _ask(home, verb, gathered, stored.count, _is_on_whole(verb, runs(home)), "-" in ids)
-        with (
-            closing(connect_or_lock(home, layout)) as queue,
-            Progress(gathered.messages, "messages", VERBS[verb].done) as progress,
-        ):
-            if verb == "flush":
+        if verb == "flush":
+            with closing(connect_or_lock(home, layout)) as queue:
                 _probe(queue, sorted(gathered.domains))
-            change.carry_out(queue, gathered.chosen(), progress)
+        with Progress(gathered.messages, "messages", VERBS[verb].done) as progress:
+            change.carry_out(gathered.chosen(), progress)
     if verb == "flush":
         found = _flush(home, change, stored, has_stored, options["all_messages"])
     else:
@@ -415,11 +411,15 @@ def _ask(home: Home, verb: str, gathered: Gathered, stored: int, on_whole: bool,
 class _Change:
     """Sends the messages as orders, and prints what came of each. `by_id`: a person has named the messages.
 
-    `touched`: how many were changed; `trouble`: some could not be.
+    `touched`: how many were changed; `trouble`: some could not be. Each batch has a connection, or the lock, of its
+    own: to choose the next one may take longer than queue-send keeps a silent client, and it may start meanwhile.
     """
 
-    def __init__(self, home: Home, verb: str, selectors: Selectors, reason: bytes, by_id: bool) -> None:
+    def __init__(
+        self, home: Home, layout: Layout, verb: str, selectors: Selectors, reason: bytes, by_id: bool
+    ) -> None:
         self._home = home
+        self._layout = layout
         self._verb = verb
         self._by_id = by_id
         self._selectors = selectors
@@ -438,28 +438,30 @@ class _Change:
         """The domain that was chosen, None if it is not only that."""
         return self._selectors.domain if self._selectors.of_domain_alone else None
 
-    def carry_out(self, queue: AdminClient | OfflineQueue, chosen: Iterator[Chosen], progress: Progress | None) -> None:
+    def carry_out(self, chosen: Iterator[Chosen], progress: Progress | None) -> None:
         """Change the messages.
 
         Without `progress`, what `flush` is to probe is taken from the messages.
         """
-        verb = self._verb
+        verb, running = self._verb, False
         for batch in _batches(chosen):
-            if verb == "flush" and progress is None:
-                _probe(queue, _domains(batch, self._selectors.domain))
             self._others += sum(each.others for each in batch)
             whole = [each.name.encode() for each in batch if not each.others]
             in_part = [each.name.encode() for each in batch if each.others]
-            for names, some in (whole, False), (in_part, True):
-                if names:
-                    self._send(queue, names, some, progress)
+            with closing(connect_or_lock(self._home, self._layout)) as queue:
+                running = isinstance(queue, AdminClient)
+                if verb == "flush" and progress is None:
+                    _probe(queue, _domains(batch, self._selectors.domain))
+                for names, some in (whole, False), (in_part, True):
+                    if names:
+                        self._send(queue, names, some, progress)
             if progress is not None:
                 progress.step(len(batch))
         if progress is not None:
             progress.clear()
         _print_on_hold(_messages, self._held, verb)
         others = self._others if self.touched else 0
-        if others and _is_on_whole(verb, isinstance(queue, AdminClient)):
+        if others and _is_on_whole(verb, running):
             print(f"{_recipients(others)} of these messages that were not named: {VERBS[verb].done}, too",
                   file=sys.stderr)  # fmt: skip
 

@@ -101,19 +101,19 @@ def _list(
     form, nul = options["form"], options["nul"]
     count = 0
     selectors = make_selectors(options, prepends)
-    with DeadNexthops(home, now) as dead:
-        only_stored = options["stored"] or selectors.state == "stored"
-        messages = iter(()) if only_stored else _found(layout, ids, options, selectors, now)
-        for found in islice(messages, options["limit"]):
-            if isinstance(found, Stray):
-                line = stray_line(found, form)
-            elif nul:
-                line = pack_queue_id(home.name, found.long_id)
-            else:
-                line = message_line(layout, found, marks, form, now, dead, home.name)
-            if line:
-                count += 1
-                print(line, end="\0" if nul else "\n")
+    dead = DeadNexthops(home, now)
+    only_stored = options["stored"] or selectors.state == "stored"
+    messages = iter(()) if only_stored else _found(layout, ids, options, selectors, now)
+    for found in islice(messages, options["limit"]):
+        if isinstance(found, Stray):
+            line = stray_line(found, form)
+        elif nul:
+            line = pack_queue_id(home.name, found.long_id)
+        else:
+            line = message_line(layout, found, marks, form, now, dead, home.name)
+        if line:
+            count += 1
+            print(line, end="\0" if nul else "\n")
     if not (ids or _filters(options)):
         if mail.domains and form == "text" and not nul:
             _say_stored(home, mail.count())

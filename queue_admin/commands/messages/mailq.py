@@ -72,7 +72,8 @@ def _list(home: Home, before: int) -> tuple[int, int]:
     now = time.time()
     marks = read_done_marks(layout)
     count = size = 0
-    with DeadNexthops(home, now) as dead, Progress(None, "messages", "looked at", prints=True) as progress:
+    dead = DeadNexthops(home, now)
+    with Progress(None, "messages", "looked at", prints=True) as progress:
         for found in survey(layout):
             progress.step()
             if isinstance(found, Stray) or found.state not in ("queued", "classified"):

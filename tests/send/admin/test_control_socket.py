@@ -31,9 +31,11 @@ def test_a_stale_socket_is_replaced_at_the_next_start(home: Home) -> None:
         send.fence()
         send.kill()
     assert Path(home.queue, "lock", "control").exists()
+    message = classified_message(home, remote=[b"b@c.example"], due=4e9)
     with ScriptedSend(home) as send:
         send.fence()
-        assert order(home, "flush", "--all") == "flushed 0 messages"
+        assert order(home, "hold", "--all") == "held 1 message"
+        send.wait_for(f"hold msg {message}: .*")
 
 
 def test_a_request_is_taken_however_it_arrives(home: Home, send: ScriptedSend) -> None:
@@ -56,7 +58,9 @@ def test_garbage_gets_an_error_and_is_closed(home: Home, send: ScriptedSend, gar
         reply = client.reply()
         assert reply is not None and reply.error
         assert client.reply() is None
-    assert order(home, "flush", "--all") == "flushed 0 messages"
+    with Client(home) as client:
+        client.send(FLUSH_NOTHING)
+        assert client.reply() == Response(0, [])
 
 
 def test_clients_that_leave_at_any_moment_do_no_harm(home: Home, send: ScriptedSend) -> None:
@@ -121,11 +125,14 @@ def test_a_reply_that_nobody_reads_stops_that_client_alone(home: Home, send: Scr
                 client.socket.send(request)
         except BlockingIOError:
             pass
-        assert order(home, "flush", "--all") == "flushed 0 messages"
+        message = classified_message(home, remote=[b"b@c.example"], due=4e9)
+        assert order(home, "hold", "--all") == "held 1 message"
         send.fence()
+        assert send.found(f"hold msg {message}: .*")
 
 
 def test_a_socket_of_another_kind_in_its_place_is_named(home: Home, send: ScriptedSend) -> None:
+    classified_message(home, remote=[b"b@c.example"], due=4e9)
     path = Path(home.queue, "lock", "control")
     path.unlink()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
