@@ -9,8 +9,8 @@ as many, since any number of prompt destinations may turn slow at once. This doe
 destination of it has jobs: its own window is enough, and it may be the relay for all mail.
 
 All jobs of a submitter leave an eighth of the places, since any number of destinations that were prompt once may hang
-now. This does not hold for a destination that has answered just now, so that a submitter's mail for it does not wait,
-and that of others behind it, because his mail for others hangs.
+now. Those for a destination that has answered just now leave a sixteenth, so that a submitter's mail for it does not
+wait, and that of others behind it, because his mail for others hangs.
 
 Domains of many zones may have one server. Its address is known only while a job hangs: queue-remote tells it then. It
 is kept for the destination, and the jobs that are told of, and later unsure ones of such destinations, count for the
@@ -27,12 +27,18 @@ from queue_send.scheduler.model import Entry
 EXAMINED_AT_ONCE = 20  # Full shares that one search examines.
 UNUSED_MAX = 1000  # Shares, some 500 bytes each. If there are more, those are forgotten of which nothing is in flight.
 ALL_PACES = 7  # How often the free places one submitter's jobs of all paces may be: seven of eight are all theirs.
+WHO_ANSWERS = 15  # The same where the next one is for a destination that has answered just now.
 ADDRESSES_MAX = 20_000  # Destinations whose address is kept, some 250 bytes each.
 
 
 def _room(holds: int, times: int, free: int) -> int:
     """Return how many places may be taken one by one, while fewer are held than `times` the free ones."""
     return (times * free - holds + times) // (times + 1)
+
+
+def _times(unsure: bool, answers: bool) -> int:
+    """Return how often the free places the jobs of one submitter may be, before one for such a destination."""
+    return WHO_ANSWERS if answers and not unsure else ALL_PACES
 
 
 class Share(WaitQueue):
@@ -90,11 +96,10 @@ class Shares:
         full = share is not None and (share.held >= 2 * free or (unsure and share.unsure >= free))
         if share is not None and full and not _is_alone(share, destination):
             return share
-        if answers and not unsure:
-            return None
         submitter = destination.next_submitter
         theirs = None if submitter is None else self._shares.get(submitter)
-        if theirs is not None and (theirs.held >= ALL_PACES * free or (unsure and theirs.unsure >= 2 * free)):
+        times = _times(unsure, answers)
+        if theirs is not None and (theirs.held >= times * free or (unsure and theirs.unsure >= 2 * free)):
             return theirs
         [there] = self._of(self._addresses.get(destination.name) if unsure else None)
         return there if there is not None and there.unsure >= 2 * places else None
@@ -109,8 +114,8 @@ class Shares:
             room = free if not destination.holder.endswith(b"@") else _room(0, 1 if unsure else 2, free)
         elif holder is not None and not _is_alone(holder, destination):
             room = holder.room(unsure, free)
-        if submitter is not None and not (answers and not unsure):
-            room = min(room, _room(0 if theirs is None else theirs.held, ALL_PACES, free))
+        if submitter is not None:
+            room = min(room, _room(0 if theirs is None else theirs.held, _times(unsure, answers), free))
         if unsure and submitter is not None:
             room = min(room, _room(0, 2, free) if theirs is None else theirs.unsure_room(free))
         if unsure and there is not None:

@@ -166,6 +166,25 @@ def test_destinations_that_were_prompt_once_and_hang_leave_places_for_another_su
     assert started(recorder, prompt, b"uid 1001") == prompt
 
 
+def test_destinations_that_have_answered_just_now_and_hang_leave_places_for_another_submitter() -> None:
+    recorder = Recorder(REMOTE)
+    once, prompt = names(b"once%d.example", 300), names(b"prompt%d.example", 10)
+    make_prompt(recorder, once + prompt)
+    for name in once * 3:
+        recorder.send((name, 1), known=True, submitter=b"uid 1000")
+    answered, running = set[bytes](), 0
+    for step in range(40):
+        for entry in recorder.start(1000.0 + step * 0.2):
+            if entry.nexthop in answered:
+                running += 1
+            else:
+                # With more mail waiting it stays known that it has answered.
+                answered.add(entry.nexthop)
+                recorder.end(entry, 1000.0 + step * 0.2)
+    assert running > 219
+    assert started(recorder, prompt, b"uid 1001") == prompt
+
+
 def test_mail_for_a_destination_that_answers_goes_on_though_other_mail_of_its_submitter_hangs() -> None:
     recorder = Recorder(REMOTE)
     once = names(b"once%d.example", 300)
