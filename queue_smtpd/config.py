@@ -197,4 +197,5 @@ def session_setup(
         *(config.me, settings, policy, suffix, filters, dnslists, greylist),
         *(() if qmtp else config.xclients, listener.priority, config.authserv, qmtp),
         config.customers if turns else NOBODY,
+        listener.authname,
     )

@@ -71,7 +71,8 @@ USAGE = "usage: queue-smtpd [--home HOME] [ROLE [OPTION...]]"
 HELP = f"""{USAGE}
 Serves SMTP and hands messages to queue-intake: as a daemon, where control/smtpd says; or, as under tcpserver, on the
 connection on descriptor 0, whose ROLE is mx (the default), submission, submissions, qmtp, odmr or odmrs.
-OPTION is bare, which accepts bare CR and LF, noauth, or proxy, which expects a PROXY header.
+OPTION is bare, which accepts bare CR and LF, noauth, authname, which names the user of AUTH in Received, or proxy,
+which expects a PROXY header.
   --local    the client is a program of the user who runs this (sendmail -bs)
 Exit code 0: the connection has ended, or TERM came; 100: wrong usage; 111: trouble that may pass.
 """

@@ -12,7 +12,14 @@ from collections.abc import Generator, Iterable, Iterator
 from email.utils import formatdate
 from typing import NamedTuple
 
-from queue_wire.address import ascii_domain, dsn_address, has_control_character, quote_address, split_address
+from queue_wire.address import (
+    ascii_domain,
+    dsn_address,
+    has_control_character,
+    quote_address,
+    split_address,
+    without_final_dot,
+)
 from queue_wire.failures import TEXT_MAX
 from queue_wire.format_error import FormatError
 from queue_wire.status_code import find_status
@@ -162,7 +169,7 @@ def _ascii_mailbox(address: bytes) -> bytes | None:
     """
     local, domain = split_address(address)
     try:
-        domain = ascii_domain(domain)
+        domain = without_final_dot(ascii_domain(domain))
     except FormatError:
         return None
     if not local.isascii() or b"=?" in local or has_control_character(local) or not _DOMAIN.fullmatch(domain):

@@ -1,9 +1,12 @@
 """The Received field that the server puts at the head of a message (RFC 5321 section 4.4, RFC 3848).
 
     Received: from HELLO (NAME [192.0.2.1])
-      (using TLSv1.3 with cipher TLS_AES_256_GCM_SHA384; authenticated as joe)
+      (using TLSv1.3 with cipher TLS_AES_256_GCM_SHA384)
       by mx.example.org with ESMTPSA id 2663293;
       23 Nov 2026 01:00:00 -0000
+
+Where the listener has the option `authname`, `authenticated as joe` is beside the cipher: else a login, which may be no
+address, is for the log alone, and the A of the keyword says that there was one.
 
 The number is that of the message in the queue. queue-intake knows it, and puts it in the place of NUMBER_PLACE.
 
@@ -21,7 +24,9 @@ _UNSAFE = re.compile(rb"[^A-Za-z0-9.:@+\[\]_-]")
 _NAME_MAX = 255
 
 
-def pack_received(client: ClientFacts, me: bytes, seconds: int, smtputf8: bool = False) -> bytes:
+def pack_received(
+    client: ClientFacts, me: bytes, seconds: int, smtputf8: bool = False, names_user: bool = False
+) -> bytes:
     """Return the field with its LF, and with NUMBER_PLACE."""
     name = shown_name(client.name) or b"unknown"
     address = client.shown_address.encode()
@@ -29,7 +34,7 @@ def pack_received(client: ClientFacts, me: bytes, seconds: int, smtputf8: bool =
     notes = []
     if client.tls is not None:
         notes.append(b"using %s with cipher %s" % (shown_name(client.tls.version), shown_name(client.tls.cipher)))
-    if client.user:
+    if client.user and names_user:
         notes.append(b"authenticated as " + shown_name(client.user))
     lines = [b"Received: from %s (%s [%s])" % (shown_name(client.hello) or b"unknown", name, literal)]
     if notes:

@@ -163,7 +163,8 @@ class SessionSetup(NamedTuple):
     caller asks them: about senders and recipients when it gets a question, and about messages itself. `dnslists` and
     `greylist`: strangers are looked up there. The hosts of `xclients` may use XCLIENT. `priority` is the class of the
     mail, empty for none. `authserv` are the authserv-ids of this host, whose Authentication-Results clients that may
-    not relay cannot send. `customers` has the domains whose mail each user may take with ATRN.
+    not relay cannot send. `customers` has the domains whose mail each user may take with ATRN. `names_user`: Received
+    names the user of AUTH.
     """
 
     me: bytes
@@ -178,6 +179,7 @@ class SessionSetup(NamedTuple):
     authserv: frozenset[bytes] = frozenset()
     qmtp: bool = False
     customers: Mapping[bytes, tuple[bytes, ...]] = NOBODY
+    names_user: bool = False
 
 
 class SmtpSession:
@@ -532,7 +534,8 @@ class SmtpSession:
         trusted = bool(self._client.address) and self._setup.policy.relays(self._client)
         bare = self._setup.settings.message.bare_line_ends
         self._forged = None if trusted else ForgedResults(self._setup.authserv, bare)
-        field = pack_received(self._client, self._setup.me, seconds, self._server.smtputf8)
+        names_user = self._setup.names_user
+        field = pack_received(self._client, self._setup.me, seconds, self._server.smtputf8, names_user)
         return [MessageText(field), *self._go_on(self._server.answer(), now)]
 
     def end_message(self, answer: Answer | None, now: float) -> list[Action]:

@@ -12,7 +12,7 @@ ADDRESS is an IPv4 address, an IPv6 address in brackets, or `*` for both. ROLE s
     odmrs          the same, with TLS from the first byte
 
 Options: `bare` accepts bare CR and LF, `proxy` expects a PROXY header from the hosts of `proxyclients`, `noauth` offers
-no AUTH, `priority=CLASS` gives the mail a class of control/priorities.
+no AUTH, `authname` names the user of AUTH in Received, `priority=CLASS` gives the mail a class of control/priorities.
 """
 
 import enum
@@ -57,10 +57,11 @@ class Listener(NamedTuple):
     proxy: bool = False
     noauth: bool = False
     priority: str = ""
+    authname: bool = False
 
 
 _ROLES = {role.value: role for role in Role}
-_OPTIONS = ("bare", "proxy", "noauth")
+_OPTIONS = ("bare", "proxy", "noauth", "authname")
 _PRIORITY = "priority="
 
 
@@ -98,10 +99,10 @@ def unpack_service(name: str, options: Sequence[str]) -> Listener:
         elif option not in _OPTIONS:
             every = f"{', '.join(_OPTIONS)}, {_PRIORITY}CLASS"
             raise FormatError(f"{_quoted(option)} is not an option of a role; it is one of {every}")
-    bare, proxy, noauth = (option in options for option in _OPTIONS)
-    if role in ON_DEMAND and (bare or noauth or priority):
+    bare, proxy, noauth, authname = (option in options for option in _OPTIONS)
+    if role in ON_DEMAND and (bare or noauth or authname or priority):
         raise FormatError(f"{name} takes no mail, and needs AUTH: it has no option but proxy")
-    return Listener("", 0, role, bare, proxy, noauth, priority)
+    return Listener("", 0, role, bare, proxy, noauth, priority, authname)
 
 
 def _quoted(word: str) -> str:

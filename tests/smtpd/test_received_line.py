@@ -15,10 +15,11 @@ TLS = TlsFacts(b"TLSv1.3", b"TLS_AES_256_GCM_SHA384")
 FULL = ClientFacts("192.0.2.1", "203.0.113.1", b"host.example.net", b"client.example", True, TLS, b"joe")
 
 
-def test_the_field_says_who_handed_in_the_message_and_how() -> None:
-    assert pack_received(FULL, b"mx.example.org", 0) == (
+@pytest.mark.parametrize(("names_user", "note"), [(False, b""), (True, b"; authenticated as joe")])
+def test_the_field_says_who_handed_in_the_message_and_how(names_user: bool, note: bytes) -> None:
+    assert pack_received(FULL, b"mx.example.org", 0, names_user=names_user) == (
         b"Received: from client.example (host.example.net [192.0.2.1])\n"
-        b"  (using TLSv1.3 with cipher TLS_AES_256_GCM_SHA384; authenticated as joe)\n"
+        b"  (using TLSv1.3 with cipher TLS_AES_256_GCM_SHA384%s)\n" % note +
         b"  by mx.example.org with ESMTPSA id \0;\n  1 Jan 1970 00:00:00 -0000\n"
     )
 
@@ -52,7 +53,7 @@ def test_the_keyword_of_the_protocol(client: ClientFacts, smtputf8: bool, keywor
 
 @given(st.binary(max_size=400), st.binary(max_size=400))
 def test_nothing_from_outside_ends_the_field_or_a_comment(hello: bytes, user: bytes) -> None:
-    field = pack_received(FULL._replace(hello=hello, user=user or b"x", name=hello), b"mx", 0)
+    field = pack_received(FULL._replace(hello=hello, user=user or b"x", name=hello), b"mx", 0, names_user=True)
     assert field.count(b"\0") == 1
     assert re.fullmatch(rb"Received: from \S+ \(\S+ \[192.0.2.1\]\)\n  \([^()]*\)\n  by mx .*;\n  .*\n", field)
 

@@ -103,12 +103,13 @@ def test_too_many_refusals_end_the_session() -> None:
 
 def test_the_lines_of_the_listeners() -> None:
     assert unpack_listeners(
-        b"# x\n*:25 mx\n[2001:db8::1]:587 submission noauth\n192.0.2.1:465 submissions bare proxy\n*:209 qmtp\n"
+        b"# x\n*:25 mx\n[2001:db8::1]:587 submission noauth\n192.0.2.1:465 submissions authname bare proxy\n"
+        b"*:209 qmtp\n"
         b"*:366 odmr proxy\n*:1366 odmrs\n"
     ) == [
         Listener("*", 25, Role.MX),
         Listener("2001:db8::1", 587, Role.SUBMISSION, noauth=True),
-        Listener("192.0.2.1", 465, Role.SUBMISSIONS, bare=True, proxy=True),
+        Listener("192.0.2.1", 465, Role.SUBMISSIONS, bare=True, proxy=True, authname=True),
         Listener("*", 209, Role.QMTP),
         Listener("*", 366, Role.ODMR, proxy=True),
         Listener("*", 1366, Role.ODMRS),
@@ -120,7 +121,7 @@ def test_the_lines_of_the_listeners() -> None:
     [
         *(b"*:25", b"25 mx", b"*:0 mx", b"*:65536 mx", b"*:25 smtp", b"*:25 mx fast", b"*:25 mx early", b"\x0b"),
         *(b"192.0.2.256:25 mx", b"[192.0.2.1:25 mx", b"2001:db8::1:25 mx", b"mx *:25", b"\xff:25 mx", b"*:24 mx"),
-        *(b"*:366 odmr noauth", b"*:366 odmr bare", b"*:366 odmrs priority=bulk"),
+        *(b"*:366 odmr noauth", b"*:366 odmr bare", b"*:366 odmr authname", b"*:366 odmrs priority=bulk"),
     ],
 )
 def test_a_line_that_is_no_listener_is_named(line: bytes) -> None:

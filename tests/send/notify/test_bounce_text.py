@@ -190,7 +190,7 @@ def test_the_to_of_a_bounce_names_its_recipient_and_nobody_else() -> None:
     for local in [*odd, 'x, "y" <z@w>', "a" * 64]:
         [mailbox] = header_of(f"{local}@x.example".encode()).addresses
         assert (mailbox.username, mailbox.domain) == (local, "x.example")
-    assert header_of("ann@jürgen.example".encode()).addresses[0].addr_spec == "ann@xn--jrgen-kva.example"
+    assert header_of("ann@jürgen.example.".encode()).addresses[0].addr_spec == "ann@xn--jrgen-kva.example"
 
 
 @pytest.mark.parametrize(
