@@ -17,7 +17,7 @@ LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)|^\[[^\]\n]+\]: (\S+)$", re.MULTILINE
 READER = re.compile(r"_?(read_\w+|line|number|parsed|value|choices)")
 NAME = re.compile(r"[a-z]{2,24}")
 # Texts in such calls that are no control files.
-NO_CONTROL_FILES = {"ascii", "replace", "remote", "local", "little", "big"}
+NO_CONTROL_FILES = {"ascii", "replace", "remote", "local", "little", "big", "stored"}
 
 
 def name_of(page: Path) -> str:
