@@ -143,7 +143,7 @@ class ProxyHeaderReader(asyncio.Protocol):
         seconds = int(time.monotonic() - self._begun)
         self._readers.connections.write_log([
             session_log.connect(number, ends.client, ends.port, b"", ends.server, ends.server_port),
-            *[session_log.refused(number, b"PROXY", reply) for reply in lines],
+            *[session_log.refused(number, b"PROXY", reply, ends.client) for reply in lines],
             session_log.ended(number, reason, 0, len(lines), seconds),
         ])  # fmt: skip
         if self._transport is not None:

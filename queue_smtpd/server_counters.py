@@ -30,7 +30,7 @@ class ServerCounters:
                 counts["bytes"] += int(words[5])
                 counts["recipients"] += int(words[7])
             elif event == b"refused":
-                self._refused(words[3].removesuffix(b":"), words[-1])
+                self._refused(words[3].removesuffix(b":"), words[-3])
             elif event == b"connect":
                 counts["connections"] += 1
             elif event == b"end":

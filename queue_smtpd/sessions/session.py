@@ -716,7 +716,7 @@ class SmtpSession:
 
     def _log_refusal(self, what: bytes, reply: ServerReply) -> None:
         self._errors += 1
-        self._lines.append(log.refused(self._number, what, reply))
+        self._lines.append(log.refused(self._number, what, reply, self._client.shown_address))
 
 
 def _shown_parameters(event: SenderGiven) -> list[bytes]:

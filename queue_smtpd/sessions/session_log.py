@@ -4,14 +4,14 @@
     smtp 12: connect 192.0.2.1:40000 mx.example.net to 198.51.100.1:25
     smtp 12: tls TLSv1.3 TLS_AES_256_GCM_SHA384
     smtp 12: tls failed: no_shared_cipher
-    smtp 12: refused early talker: 554_5.5.1_You_spoke_before_the_greeting
-    smtp 12: refused PROXY: 521_5.7.0_Host_is_not_in_control/proxyclients
+    smtp 12: refused early talker: 554_5.5.1_You_spoke_before_the_greeting client 192.0.2.1
+    smtp 12: refused PROXY: 521_5.7.0_Host_is_not_in_control/proxyclients client 192.0.2.1
     smtp 12: auth joe PLAIN
     smtp 12: etrn example.net: 250
     smtp 12: atrn example.net,example.org: 250
     smtp 12: from <a@example.net> bytes 2310
     smtp 12: to <joe@example.org>
-    smtp 12: refused RCPT <x@example.net>: 550_5.7.1_Relaying_denied...
+    smtp 12: refused RCPT <x@example.net>: 550_5.7.1_Relaying_denied... client 192.0.2.1
     smtp 12: queued 457-tk3x2a bytes 2310 recipients 1
     smtp 12: filter inet:127.0.0.1:8891 refuses message: 550_5.7.1_Command_rejected
     smtp 12: discarded bytes 2310 recipients 1
@@ -79,11 +79,16 @@ def recipient_accepted(session: int, recipient: bytes) -> bytes:
     return _session_line(session, b"to <%s>" % escape(recipient[:_TEXT_MAX]))
 
 
-def refused(session: int, what: bytes, reply: ServerReply) -> bytes:
-    """A command or message was refused; `what` is shown with its spaces as `_`, but for the one behind the verb."""
+def refused(session: int, what: bytes, reply: ServerReply, client: str) -> bytes:
+    """A command or message was refused; `what` is shown with its spaces as `_`, but for the one behind the verb.
+
+    The address of the client is in each line, for programs that read no other lines, such as fail2ban.
+    """
     verb, space, rest = what[:_TEXT_MAX].partition(b" ")
     text = b" ".join([part for part in (b"%d" % reply.code, reply.status, reply.text) if part])
-    return _session_line(session, b"refused %s%s%s: %s" % (escape(verb), space, escape(rest), escape(text)))
+    line = _session_line(session, b"refused %s%s%s: %s" % (escape(verb), space, escape(rest), escape(text)))
+    end = b" client " + (client or "local").encode("ascii")
+    return line[: LINE_MAX - len(end)] + end
 
 
 def queued(session: int, long_id: bytes, size: int, recipients: int) -> bytes:

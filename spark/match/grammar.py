@@ -18,8 +18,8 @@ from spark.match.stamps import STAMP, time_of
 
 # An address and a port, in a line of queue-smtpd.
 _PLACE = r"{address=[^ :\[]*|\[[^ \]]*\]}:{port}"
-# What was refused, and the reply.
-_REFUSED = r"{verb=early talker|[^ ]*}{what= [^ ]*|}: {reply=[2-5][0-9][0-9](?:_[^ ]*)?}"
+# What was refused, the reply, and in newer lines the client.
+_REFUSED = r"{verb=early talker|[^ ]*}{what= [^ ]*|}: {reply=[2-5][0-9][0-9](?:_[^ ]*)?}{client= client [^ ]*|}"
 # Kind of event and template. Of those that fit, the first counts.
 TEMPLATES = (
     ("status", "status: local {local_now}/{local_limit} remote {remote_now}/{remote_limit}"),

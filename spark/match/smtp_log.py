@@ -152,9 +152,12 @@ def _to(_: OpenSessions, __: SessionRows, session: OpenSession, at: int, values:
 
 
 def _refused(_: OpenSessions, found: SessionRows, session: OpenSession, at: int, values: tuple[Any, ...]) -> None:
-    verb, what, reason = values
+    verb, what, reason, client = values
     what = what[1:]
     row = session.row
+    if row["client"] is None and client:
+        # The session began before the log.
+        row["client"] = client.rpartition(b" ")[2]
     row["refused"] += 1
     if verb == b"AUTH" and reason[:1] == b"5":
         row["auth_failures"] += 1

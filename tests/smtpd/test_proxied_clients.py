@@ -134,7 +134,7 @@ def test_limits_are_those_of_the_client_and_not_of_the_proxy() -> None:
     assert session.feed(EHLO + b"XCLIENT ADDR=198.51.100.7\r\n" + EHLO).endswith(refusal)
     assert session.session.over
     assert session.lines[-2:] == [
-        b"smtp 12: refused connect: 421_4.7.0_Too_many_connections_from_your_address",
+        b"smtp 12: refused connect: 421_4.7.0_Too_many_connections_from_your_address client 198.51.100.7",
         b"smtp 12: end refused: messages 0 errors 1 seconds 0",
     ]
     assert proxied(limits).feed(EHLO + b"XCLIENT ADDR=198.51.100.8\r\n").endswith(GREETING)
@@ -269,8 +269,9 @@ def test_any_other_host_is_turned_away_unheard(home: Home, peer: str) -> None:
         scene.reader.connection_lost(None)
         assert scene.transport.said == b"" and scene.headers == []
         assert b" to 192.0.2.99:2525" in scene.log.lines[0]
+        shown = peer.removeprefix("::ffff:").encode()
         assert scene.log.lines[1:] == [
-            b"smtp 12: refused PROXY: 521_5.7.0_Host_is_not_in_control/proxyclients",
+            b"smtp 12: refused PROXY: 521_5.7.0_Host_is_not_in_control/proxyclients client %s" % shown,
             b"smtp 12: end refused: messages 0 errors 1 seconds 0",
         ]
         assert scene.limits.hold(peer) == 1
@@ -307,7 +308,8 @@ def test_a_header_that_is_late_or_cut_ends_the_connection(home: Home) -> None:
         assert not late.transport.aborted
         late.readers.run(begun + HEADER_SECONDS + 1)
         assert late.transport.aborted
-        assert late.log.lines[1] == b"smtp 12: refused PROXY: 421_4.4.2_PROXY_header_did_not_come_in_time"
+        text = b"421_4.4.2_PROXY_header_did_not_come_in_time client 203.0.113.9"
+        assert late.log.lines[1] == b"smtp 12: refused PROXY: " + text
         cut.reader.data_received(HEADER[:5])
         cut.reader.connection_lost(None)
         assert cut.log.lines[1:] == [b"smtp 12: end connection_lost: messages 0 errors 0 seconds 0"]

@@ -78,7 +78,7 @@ def test_each_recipient_of_a_package_that_is_written_out_has_its_answer() -> Non
         b"smtp 12: from <a@example.net> bytes 21",
         b"smtp 12: to <joe@example.org>",
         b"smtp 12: refused RCPT <x@elsewhere.example>: 550_5.7.1_Relaying_denied:_that_domain_is_not_in_the_list_of_"
-        b"allowed_rcpthosts",
+        b"allowed_rcpthosts client 198.51.100.7",
         b"smtp 12: queued 457-tk3x2a bytes 21 recipients 1",
         b"smtp 12: end QUIT: messages 1 errors 1 seconds 2",
     ]

@@ -71,9 +71,9 @@ LINES = [
     (session_log.sender_accepted(1, b"", 0), b"from <> bytes 0"),
     (session_log.recipient_accepted(1, b"a b@example.org"), b"to <a_b@example.org>"),
     (
-        session_log.refused(1, b"RCPT TO:<x@y> NOTIFY=z", RELAYING_DENIED),
+        session_log.refused(1, b"RCPT TO:<x@y> NOTIFY=z", RELAYING_DENIED, "192.0.2.1"),
         b"refused RCPT TO:<x@y>_NOTIFY=z: "
-        b"550_5.7.1_Relaying_denied:_that_domain_is_not_in_the_list_of_allowed_rcpthosts",
+        b"550_5.7.1_Relaying_denied:_that_domain_is_not_in_the_list_of_allowed_rcpthosts client 192.0.2.1",
     ),
     (session_log.queued(1, b"457-tk3x2a", 2310, 1), b"queued 457-tk3x2a bytes 2310 recipients 1"),
     (session_log.dropped(1), b"dropped"),
@@ -93,7 +93,7 @@ def test_no_text_from_outside_makes_a_second_line_or_a_long_one(text: bytes) -> 
         session_log.authenticated(1, text, text),
         session_log.sender_accepted(1, text, 1),
         session_log.recipient_accepted(1, text),
-        session_log.refused(1, text, RELAYING_DENIED._replace(text=text)),
+        session_log.refused(1, text, RELAYING_DENIED._replace(text=text), "192.0.2.1"),
         session_log.queued(1, text, 1, 1),
     ):
         assert len(line) <= 1000

@@ -84,7 +84,7 @@ def test_a_message_is_handed_over_with_its_received_field_and_logged() -> None:
         b"smtp 12: from <a@example.net> bytes 0",
         b"smtp 12: to <joe@example.org>",
         b"smtp 12: refused RCPT <x@elsewhere.example>: 550_5.7.1_Relaying_denied:_that_domain_is_not_in_the_list_of_"
-        b"allowed_rcpthosts",
+        b"allowed_rcpthosts client 198.51.100.7",
         b"smtp 12: queued 457-tk3x2a bytes 21 recipients 1",
         b"smtp 12: end QUIT: messages 1 errors 1 seconds 1",
     ]

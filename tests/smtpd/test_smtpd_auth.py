@@ -154,7 +154,8 @@ def test_a_wrong_password_is_refused_after_a_delay_and_the_third_one_ends_the_se
         client.close()  # Under TLS it has a socket of its own, for whose end the server waits some seconds.
         code, log = session.wait()
     assert code == 0
-    refused = f"smtp {session.process.pid}: refused AUTH joe: 535_5.7.8_Authentication_credentials_invalid"
+    text = "535_5.7.8_Authentication_credentials_invalid client 198.51.100.7"
+    refused = f"smtp {session.process.pid}: refused AUTH joe: {text}"
     assert log.count(refused) == 3
     assert ": end too_many_AUTH_failures: " in log[-1] and not any("wrong" in line for line in log)
 

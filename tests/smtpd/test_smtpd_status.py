@@ -183,10 +183,12 @@ def test_counters_are_what_the_lines_of_the_log_say() -> None:
     counters = ServerCounters()
     counters.take([
         log.connect(1, "192.0.2.1", 9, b"", "192.0.2.2", 25), log.tls_started(1, b"TLSv1.3", b"AES"),
-        log.tls_failed(1, "x"), log.authenticated(1, b"joe", b"PLAIN"), log.refused(1, b"AUTH joe", BAD_CREDENTIALS),
-        log.sender_accepted(1, b"a@b", 0), log.refused(1, b"RCPT <x>", RELAYING_DENIED),
-        log.refused(1, b"connect", SERVER_BUSY), log.refused(1, b"", RELAYING_DENIED), log.dropped(1),
-        log.refused(1, b"ABCD " + b"x" * 3000, ServerReply(500, b"5.5.1", b"y" * 3000)),
+        log.tls_failed(1, "x"), log.authenticated(1, b"joe", b"PLAIN"),
+        log.refused(1, b"AUTH joe", BAD_CREDENTIALS, "192.0.2.1"),
+        log.sender_accepted(1, b"a@b", 0), log.refused(1, b"RCPT <x>", RELAYING_DENIED, "192.0.2.1"),
+        log.refused(1, b"connect", SERVER_BUSY, "192.0.2.1"),
+        log.refused(1, b"", RELAYING_DENIED, "192.0.2.1"), log.dropped(1),
+        log.refused(1, b"ABCD " + b"x" * 3000, ServerReply(500, b"5.5.1", b"y" * 3000), "192.0.2.1"),
         log.queued(1, b"457-x", 2310, 2), log.ended(1, "QUIT", 1, 0, 1), log.ended(2, "connection lost", 1, 0, 1),
         log.ended(3, "too many errors", 1, 0, 1), b"smtp 4: something new", b"alert: x", b"warning: unable to y",
         b"smtp 4: discarded bytes 7 recipients 1", b"smtp 4: refused early talker: 554_5.5.1_You_spoke",

@@ -27,7 +27,7 @@ def test_a_listed_client_is_refused_at_rcpt_and_asked_about_once() -> None:
     assert driven.feed(JOE) == driven.feed(ANN) == SAID
     assert driven.checks == [StrangerWanted("198.51.100.7", b"a@example.net", b"joe@example.org", True, False)]
     text = b"550_5.7.1_Your_address_198.51.100.7_is_listed_by_bl.example_(127.0.0.2)"
-    assert b"smtp 12: refused RCPT <joe@example.org>: " + text in driven.lines
+    assert b"smtp 12: refused RCPT <joe@example.org>: " + text + b" client 198.51.100.7" in driven.lines
 
 
 def test_a_listed_client_can_write_to_postmaster() -> None:

@@ -88,8 +88,8 @@ def test_rcpt_refuses_what_queue_local_would_bounce_and_says_so_in_the_log(local
                 other.ehlo("c")
                 other.mail("a@far.example")
                 assert other.rcpt(address) == UNKNOWN, address
-        daemon.wait_for(b": refused RCPT <x@host.example>: 550_5.1.1_No_such_mailbox_here\n")
-        daemon.wait_for(b": refused RCPT <bob@relayed.example>: 550_5.1.1_No_such_mailbox_here\n")
+        daemon.wait_for(b": refused RCPT <x@host.example>: 550_5.1.1_No_such_mailbox_here client 127.0.0.1\n")
+        daemon.wait_for(b": refused RCPT <bob@relayed.example>: 550_5.1.1_No_such_mailbox_here client 127.0.0.1\n")
 
 
 def test_under_a_super_server_it_is_the_same(local_home: MailHome) -> None:

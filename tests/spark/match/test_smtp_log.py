@@ -48,11 +48,11 @@ LOG = lines_of(
     connect(1),
     session_log.tls_started(1, b"TLSv1.3", b"TLS_AES_256_GCM_SHA384"),
     connect(2),
-    session_log.refused(1, b"AUTH joe", RELAYING_DENIED._replace(code=535)),
+    session_log.refused(1, b"AUTH joe", RELAYING_DENIED._replace(code=535), "192.0.2.1"),
     session_log.authenticated(1, b"ann", b"PLAIN"),
     session_log.sender_accepted(1, b"a@example.net", 7),
     session_log.sender_accepted(2, b"", 0),
-    session_log.refused(1, b"RCPT <x@example.com>", RELAYING_DENIED),
+    session_log.refused(1, b"RCPT <x@example.com>", RELAYING_DENIED, "192.0.2.1"),
     session_log.recipient_accepted(1, b"joe@example.org"),
     session_log.queued(1, b"457-tk3x2a", 2310, 1),
     session_log.recipient_accepted(2, b"joe@example.org"),
@@ -62,7 +62,7 @@ LOG = lines_of(
     session_log.process_started(2, 2, 413),
     connect(2),
     session_log.ended(1, "QUIT", 1, 2, 3),
-    session_log.refused(2, b"connect", RELAYING_DENIED._replace(code=554)),
+    session_log.refused(2, b"connect", RELAYING_DENIED._replace(code=554), "192.0.2.1"),
     session_log.dropped(2),
     session_log.ended(2, "connection lost", 0, 1, 0),
     session_log.ended(9, "QUIT", 4, 0, 9),
@@ -135,7 +135,13 @@ ANY_LINES = st.one_of(
     NUMBERS.map(connect),
     st.builds(session_log.process_started, st.sampled_from((1, 2)), st.sampled_from((1, 2)), st.just(9)),
     st.builds(session_log.sender_accepted, NUMBERS, st.sampled_from((b"a@b", b"")), st.just(0)),
-    st.builds(session_log.refused, NUMBERS, st.sampled_from((b"RCPT <x>", b"MAIL <y>")), st.just(RELAYING_DENIED)),
+    st.builds(
+        session_log.refused,
+        NUMBERS,
+        st.sampled_from((b"RCPT <x>", b"MAIL <y>")),
+        st.just(RELAYING_DENIED),
+        st.just("192.0.2.1"),
+    ),
     st.builds(session_log.filtered, NUMBERS, st.just(b"f"), st.sampled_from((b"holds message: x", b"failed:", b""))),
     st.builds(b"smtp %d: filter %s".__mod__, st.tuples(NUMBERS, HOSTILE)),
     st.builds(session_log.queued, NUMBERS, st.sampled_from((b"457-tk3x2a", b"x")), st.just(7), st.just(1)),
@@ -215,11 +221,18 @@ def test_who_speaks_before_the_greeting_is_refused_by_two_words() -> None:
     assert (row["verb"], row["address"], row["reply"]) == ("early talker", "", 554)
 
 
+def test_a_refusal_names_the_client_of_a_session_that_began_before_the_log() -> None:
+    refused = session_log.refused(1, b"RCPT <x@y.example>", RELAYING_DENIED, "2001:db8::7")
+    stream = match_cut(lines_of(refused, b"smtp 2: refused RCPT <x@y.example>: 550_no"), known=True)
+    assert [row["client"] for row in stream.rows("refusals")] == ["2001:db8::7", None]
+
+
 def test_what_a_client_says_makes_no_other_line() -> None:
     for said in (b"RCPT <a b: 550_x>", b"x: y", b": ", b"", b"RCPT <" + b"a" * 5000 + b">"):
-        event = parse_event(session_log.refused(1, said, RELAYING_DENIED))
+        event = parse_event(session_log.refused(1, said, RELAYING_DENIED, "192.0.2.1"))
         assert event is not None and event[0] == "smtp_refused", said
-        assert event[1][-1].startswith(b"550_5.7.1_")  # type: ignore[union-attr]
+        assert event[1][-2].startswith(b"550_5.7.1_")  # type: ignore[union-attr]
+        assert event[1][-1] == b" client 192.0.2.1"
 
 
 @pytest.mark.parametrize("known", [True, False])

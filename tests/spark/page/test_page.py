@@ -209,7 +209,7 @@ def test_what_came_in_by_smtp_is_on_the_page_with_what_was_refused() -> None:
     rows = quiet_hour()
     at = int(END) - 600
     lines = [(0, log.connect(1, "192.0.2.77", 9, b"a.example", "192.0.2.9", 25)), (1, log.dropped(1))]
-    lines += [(2 + i, log.refused(1, b"AUTH ann", BAD_CREDENTIALS)) for i in range(30)]
+    lines += [(2 + i, log.refused(1, b"AUTH ann", BAD_CREDENTIALS, "192.0.2.1")) for i in range(30)]
     lines += [(40, log.ended(1, "QUIT", 0, 30, 40)), (41, log.connect(2, "192.0.2.78", 9, b"", "192.0.2.9", 25))]
     rows.server_log([(at + second, text) for second, text in lines])
     data = collect_rows(rows)

@@ -34,10 +34,20 @@ def engine() -> Engine:
     for at in (10, 30):
         lines += [(at, log.sender_accepted(1, ANN, 0)), (at, log.queued(1, born(T + at), 100 + at, 2))]
     lines += [(31, log.ended(1, "QUIT", 2, 0, 30)), (40, log.connect(2, "192.0.2.2", 9, b"", "192.0.2.9", 25))]
-    lines += [(41, log.refused(2, b"AUTH ann", BAD_CREDENTIALS)), (42, log.refused(2, b"AUTH ann", BAD_CREDENTIALS))]
+    lines += [
+        (41, log.refused(2, b"AUTH ann", BAD_CREDENTIALS, "192.0.2.2")),
+        (42, log.refused(2, b"AUTH ann", BAD_CREDENTIALS, "192.0.2.2")),
+    ]
     lines += [(43, log.authenticated(2, b"ann", b"PLAIN")), (44, log.sender_accepted(2, b"b@c.example", 0))]
-    lines += [(45, log.refused(2, b"RCPT <%s>" % JOE, RELAYING_DENIED)), (46, log.ended(2, "QUIT", 0, 4, 6))]
-    lines += [(50, log.refused(3, b"MAIL <x@y.example>", SENDER_REFUSED)), (51, log.ended(3, "QUIT", 0, 1, 6))]
+    lines += [
+        (45, log.refused(2, b"RCPT <%s>" % JOE, RELAYING_DENIED, "192.0.2.2")),
+        (46, log.ended(2, "QUIT", 0, 4, 6)),
+    ]
+    lines += [
+        # As older logs have it, without the client.
+        (50, log.refused(3, b"MAIL <x@y.example>", SENDER_REFUSED, "").partition(b" client ")[0]),
+        (51, log.ended(3, "QUIT", 0, 1, 6)),
+    ]
     lines += [(60, log.connect(4, "192.0.2.1", 9, b"a.example", "192.0.2.9", 587)), (61, log.tls_failed(4, "x"))]
     lines += [(62, log.ended(4, "connection lost", 0, 0, 2))]
     lines += [(70, log.connect(5, "192.0.2.1", 9, b"", "192.0.2.9", 25))]
@@ -157,8 +167,9 @@ def test_sessions_and_accepted_messages_are_accounted_for(engine: Engine) -> Non
 def test_a_refusal_that_names_no_address_is_about_none() -> None:
     rows = LakeRows()
     rows.server_log([
-        (T, log.connect(1, "192.0.2.1", 9, b"", "192.0.2.9", 25)), (T, log.refused(1, b"connect", RELAYING_DENIED)),
-        (T + 1, log.refused(1, b"RCPT <%s>" % JOE, RELAYING_DENIED)),
+        (T, log.connect(1, "192.0.2.1", 9, b"", "192.0.2.9", 25)),
+        (T, log.refused(1, b"connect", RELAYING_DENIED, "192.0.2.1")),
+        (T + 1, log.refused(1, b"RCPT <%s>" % JOE, RELAYING_DENIED, "192.0.2.1")),
     ])  # fmt: skip
     engine = rows.engine()
     assert ask("refusals", engine, None, "verb", "addresses") == [("RCPT", 1), ("connect", 0)]

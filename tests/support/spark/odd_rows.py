@@ -84,11 +84,18 @@ def _server_log(chance: random.Random, rows: LakeRows, process: int) -> Iterator
         said += [log.tls_started(number % 7, b"TLSv1.3", b"AES"), log.tls_failed(number % 7, "\xfcml"), b"smtp 3: x"]
         said += [log.authenticated(number % 7, chance.choice((b"ann", b"jo'e")), b"PLAIN")]
         for user in (b"ann", b"jo'e", b""):
-            said.append(log.refused(number % 7, b"AUTH " + user, chance.choice((BAD_CREDENTIALS, QUEUE_UNAVAILABLE))))
+            said.append(
+                log.refused(
+                    number % 7, b"AUTH " + user, chance.choice((BAD_CREDENTIALS, QUEUE_UNAVAILABLE)), "192.0.2.1"
+                )
+            )
         row = chance.choice(born)
         sender = (row["sender"] or "").encode()
         long_id = pack_long_id(row["id"], row["first_ns"] // 1000 - chance.randrange(2) if row["first_ns"] > 0 else 0)
-        said += [log.sender_accepted(number % 7, sender, 7), log.refused(number % 7, b"RCPT <\\>", RELAYING_DENIED)]
+        said += [
+            log.sender_accepted(number % 7, sender, 7),
+            log.refused(number % 7, b"RCPT <\\>", RELAYING_DENIED, "192.0.2.1"),
+        ]
         said += [log.queued(number % 7, chance.choice((long_id.encode(), b"none")), 2**62, number)]
         for what in (b"accepts message", b"refuses RCPT: 550 \xff no %d" % number, b"failed: ", b"", b"odd: x: y"):
             said.append(log.filtered(number % 7, chance.choice((b"inet:[::1]:9", b"/bin/x'y", b"")), what))

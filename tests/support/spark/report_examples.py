@@ -131,13 +131,13 @@ def _server_log() -> Iterator[tuple[int, bytes]]:
     for at, recipient in enumerate((b"info", b"sales", b"x")):
         yield T + 401 + at, log.sender_accepted(2, b"winner@prize.example", 0)
         refusal = UNKNOWN_RECIPIENT if at else RELAYING_DENIED
-        yield T + 401 + at, log.refused(2, b"RCPT <%s@here.example>" % recipient, refusal)
+        yield T + 401 + at, log.refused(2, b"RCPT <%s@here.example>" % recipient, refusal, "192.0.2.1")
         yield T + 401 + at, log.dropped(2)
     yield T + 406, log.ended(2, "connection lost", 0, 3, 6)
     yield T + 500, log.connect(3, "203.0.113.9", 51000, b"dsl-9.isp.example", "192.0.2.1", 587)
     yield T + 501, log.tls_started(3, b"TLSv1.2", b"ECDHE-RSA-AES256-GCM-SHA384")
     for at in (3, 6, 9):
-        yield T + 500 + at, log.refused(3, b"AUTH bob@here.example", BAD_CREDENTIALS)
+        yield T + 500 + at, log.refused(3, b"AUTH bob@here.example", BAD_CREDENTIALS, "192.0.2.1")
     yield T + 509, log.ended(3, "too many AUTH failures", 0, 3, 9)
     yield T + 550, log.connect(5, "203.0.113.40", 3311, b"mx.far.example", "192.0.2.1", 25)
     for at in (1, 2):
@@ -148,7 +148,12 @@ def _server_log() -> Iterator[tuple[int, bytes]]:
         yield T + 550 + at, log.discarded(5, 2000, 1)
     yield T + 554, log.sender_accepted(5, b"list@far.example", 0)
     yield T + 554, log.filtered(5, milter, b"refuses message: 554 5.7.1 Spam message rejected")
-    yield T + 554, log.refused(5, b"message", MESSAGE_REFUSED._replace(status=b"5.7.1", text=b"Spam message rejected"))
+    yield (
+        T + 554,
+        log.refused(
+            5, b"message", MESSAGE_REFUSED._replace(status=b"5.7.1", text=b"Spam message rejected"), "192.0.2.1"
+        ),
+    )
     yield T + 555, log.ended(5, "QUIT", 0, 1, 5)
     yield T + 600, log.connect(4, "192.0.2.9", 40200, b"printer.here.example", "192.0.2.1", 25)
     yield T + 600, log.ended(4, "QUIT", 0, 0, 0)
