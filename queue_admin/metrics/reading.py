@@ -49,8 +49,8 @@ def take_reading(home: Home, walked: Walked | None) -> Reading:
     trouble = ""
     try:
         with SchedulerQueries(home) as queries:
-            figures = queries.figures()
             processes = find_processes(queries.pid) if queries.pid else []
+            figures = queries.figures()
     except NoAnswer as error:
         trouble = str(error)
     try:

@@ -13,11 +13,13 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from queue_admin.messages.admin_client import QUERY_WAIT
 from queue_admin.metrics.reading import Reading, silent_reading
 
 INTERVAL = 15.0
 FRESH = 1.0  # Seconds for which a reading is used again.
-PATIENCE = 2.0  # Seconds that a page waits for a reading.
+# Seconds that a page waits for a reading. A queue-send that does not answer costs QUERY_WAIT; the rest is known then.
+PATIENCE = QUERY_WAIT + 1
 KNOWN = 5.0  # Seconds for which the last reading is shown while the next one takes long.
 HOURS = 6
 CHANNELS = (b"local", b"remote")

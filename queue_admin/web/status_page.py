@@ -33,7 +33,7 @@ LOG_MAX = 256 * 1024
 REMOVAL_MAX = 60
 LONGEST = 300  # Characters of a text from outside.
 LINES_MAX = 600  # Lines of a message's story.
-MARKS = ("held", "corrupt", "bouncing", "removing")
+MARKS = ("held", "corrupt")
 
 
 class RankedView(NamedTuple):
@@ -169,32 +169,33 @@ def _tiles(reading: Reading) -> Markup:
     def total(state: bytes) -> float:
         return sum(reading.number(b"messages", channel, state) for channel in (b"local", b"remote"))
 
-    if not reading.figures:
-        when = "when it answers" if reading.silent else "while it runs"
-        return tag("p", f"Figures of queue-send are shown {when}.", class_="soft")
-    busy = total(b"active") + total(b"new") + total(b"on-disk")
-    tiles: list[tuple[str, str, Child]] = [
-        ("Active", _count(busy), f"{reading.number(b'running'):.0f} recipients in flight"),
-        ("Deferred", _count(total(b"deferred")), "wait for their next attempt"),
-        *((name.capitalize(), _count(reading.number(b"marked", name.encode())), "") for name in ("held", "corrupt")),
-        ("Dead destinations", _count(reading.number(b"dead")), f"of {reading.number(b'destinations'):.0f}"),
-    ]
+    tiles: list[tuple[str, str, Child]] = []
+    if reading.figures:
+        busy = total(b"active") + total(b"new") + total(b"on-disk")
+        tiles = [
+            ("Active", _count(busy), f"{reading.number(b'running'):.0f} recipients in flight"),
+            ("Deferred", _count(total(b"deferred")), "wait for their next attempt"),
+            *((name.capitalize(), _count(reading.number(b"marked", name.encode())), "") for name in MARKS),
+            ("Dead destinations", _count(reading.number(b"dead")), f"of {reading.number(b'destinations'):.0f}"),
+        ]
     if reading.walked is not None:
         oldest = reading.walked.oldest
         tiles.append(("Oldest", "none" if oldest is None else span(reading.at - oldest), "not held, not parked"))
         if stored := sum(each.recipients for each in reading.walked.stored.values()):
             tiles.append(("Stored", _count(stored), "recipients of on-demand domains"))
-    started = reading.number(b"started")
-    day, _, clock = moment(int(started)).partition("T")
-    tiles.append(("Up", span(reading.at - started), join("since ", tag("time", day), " ", tag("time", clock))))
-    return tag(
-        "dl",
-        *(
-            tag("div", tag("dt", name), tag("dd", value, class_="large"), tag("dd", more), class_="tile")
-            for name, value, more in tiles
-        ),
-        class_="tiles",
-    )
+    note = None
+    if reading.figures:
+        started = reading.number(b"started")
+        day, _, clock = moment(int(started)).partition("T")
+        tiles.append(("Up", span(reading.at - started), join("since ", tag("time", day), " ", tag("time", clock))))
+    else:
+        when = "when it answers" if reading.silent or reading.processes else "while it runs"
+        note = tag("p", f"Figures of queue-send are shown {when}.", class_="soft")
+    shown = [
+        tag("div", tag("dt", name), tag("dd", value, class_="large"), tag("dd", more), class_="tile")
+        for name, value, more in tiles
+    ]
+    return join(note, tag("dl", *shown, class_="tiles") if shown else None)
 
 
 def _destinations(reading: Reading, base: str) -> list[Markup]:

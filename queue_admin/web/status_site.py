@@ -101,7 +101,8 @@ class StatusSite:
 
     def latest(self, patience: float = PATIENCE) -> Reading:
         """Return a reading that is at most a second old, or what is known if it takes longer than `patience`."""
-        return self._history.latest(patience)
+        reading = self._history.latest(patience)
+        return reading._replace(walked=self._oldest.found) if reading.silent else reading
 
     def _read(self) -> Reading:
         return take_reading(self._home, self._oldest.found)

@@ -307,6 +307,25 @@ def test_the_page_shows_a_running_suite(served: tuple[Home, ScriptedSend, http.c
     assert "in flight to" in get(f"/message/{long_id(home, message)}")
 
 
+def test_the_page_shows_what_is_known_without_a_queue_send_that_is_stopped(
+    served: tuple[Home, ScriptedSend, http.client.HTTPConnection],
+) -> None:
+    _, send, client = served
+    send.signal(signal.SIGSTOP)
+
+    def page() -> str:
+        client.request("GET", "/")
+        return client.getresponse().read().decode()
+
+    try:
+        wait_until(lambda: "Oldest" in page(), why="the birth of the oldest message")
+        shown = page()
+        assert "no answer in 3 s; it is stopped" in shown and "has not answered" not in shown
+        assert "By sender" in shown and "Processes" in shown and "Dead destinations" not in shown
+    finally:
+        send.signal(signal.SIGCONT)
+
+
 def written_pages(place: Path) -> list[Path]:
     """Write a full page of each kind, the first page first; return their paths."""
     places = ((DEAD, HOSTILE), (b"alive", b"a.very.long.name." * 12 + b"example"), (b"alive", b"b.example"))
