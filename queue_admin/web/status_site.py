@@ -28,7 +28,7 @@ from queue_admin.web import status_page
 from queue_admin.web.history import PATIENCE, History
 from queue_admin.web.page_server import HTML, Page
 from queue_admin.web.status_page import POLICY, RankedView
-from queue_base.errors import Failure, Permanent, Temporary
+from queue_base.errors import Failure, NotFound, Temporary
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.facts import DestinationFact
@@ -149,7 +149,7 @@ class StatusSite:
             stored = find_stored(mail, name)
             try:
                 snapshot = find_message(layout, name)
-            except Permanent:
+            except NotFound:
                 if not stored:
                     mail.check()
                     raise
