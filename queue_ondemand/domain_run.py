@@ -11,7 +11,7 @@ What is on hold is neither tried, nor requeued, nor does it expire; orders to de
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ class DomainRun:
 
     __slots__ = (
         *("_clusters", "_from", "_group", "_records", "_seed", "cause", "chosen", "deferred", "delivered", "domain"),
-        *("expired_before", "failed", "held", "next_birth", "number", "oldest", "order", "purpose", "touched"),
+        *("expired", "failed", "held", "next_birth", "number", "oldest", "order", "purpose", "touched"),
     )
 
     def __init__(
@@ -75,19 +75,19 @@ class DomainRun:
         domain: bytes,
         cause: bytes,
         clusters: Iterable[int],
-        expired_before: int,
+        expired: Callable[[int], bool],
         purpose: Purpose = Purpose.DELIVERY,
         chosen: ChosenRecords = EVERY_RECORD,
         order: str = "",
     ) -> None:
-        """`expired_before`: messages with an earlier birth, in microseconds, have expired."""
+        """`expired` returns whether a message with a birth, in microseconds, has expired."""
         self.domain = domain
         self.cause = cause
         self.purpose = purpose
         self.chosen = chosen
         self.order = order
         self.number = 0
-        self.expired_before = expired_before
+        self.expired = expired
         self.touched = False
         self.next_birth = 0
         self.held: frozenset[str] = frozenset()
@@ -149,7 +149,7 @@ class DomainRun:
 
     def has_expired(self, record: ClusterRecord) -> bool:
         """Return whether a message has expired."""
-        return record.stored.birth < self.expired_before
+        return self.expired(record.stored.birth)
 
     def put_back(self) -> None:
         """Have `next_group` return the last group once more."""

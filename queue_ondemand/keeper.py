@@ -149,8 +149,7 @@ class Keeper:
         self._disk = disk
         self._remote = remote
         self._put = put
-        self._start = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-        self._clock = Clock(earlier=read_spans(f"{home.queue}/{CLOCK_FILE}"))  # For the age of orders.
+        self._clock = Clock(earlier=read_spans(f"{home.queue}/{CLOCK_FILE}"))  # For ages.
         self._limits = EtrnLimits()
         # Limits of deliveries, and runs that wait for them.
         self._run_limits = RunLimits()
@@ -602,20 +601,17 @@ class Keeper:
     def _make_run(
         self, domain: bytes, cause: bytes, purpose: Purpose, chosen: ChosenRecords = EVERY_RECORD, order: str = ""
     ) -> DomainRun:
-        before, clusters = self._expired_before(domain), self._store.clusters(domain)
-        run = self._runs[domain] = DomainRun(domain, cause, clusters, before, purpose, chosen, order)
+        expired, clusters = partial(self._has_expired, domain), self._store.clusters(domain)
+        run = self._runs[domain] = DomainRun(domain, cause, clusters, expired, purpose, chosen, order)
         return run
 
-    def _expired_before(self, domain: bytes) -> int:
-        return int((self._now() - self._files.current.line(domain).expire) * 1_000_000)
+    def _has_expired(self, domain: bytes, birth: int) -> bool:
+        """Return whether a message of a domain with this birth, in microseconds, has expired."""
+        return self._age(birth // 1_000_000) > self._files.current.line(domain).expire
 
-    def _now(self) -> float:
-        """Return the time by which mail expires: a system's clock that is set ahead makes no mail older."""
-        return min(time.time(), self._start + time.clock_gettime(time.CLOCK_BOOTTIME))
-
-    def _age(self, given: int) -> float:
-        """Return the age of an order by a clock that nobody sets."""
-        return self._clock.now() - self._clock.birth_from_disk(given)
+    def _age(self, when: int) -> float:
+        """Return how long ago the system's time `when` was, by a clock that nobody sets."""
+        return self._clock.now() - self._clock.birth_from_disk(when)
 
     def _start_waiting(self) -> None:
         """Have waiting runs begin or go on, as many as there may be; after a short time in steps: some end at once."""
@@ -691,7 +687,6 @@ class Keeper:
             run.stop()
             self._advance(run)
         elif run.domain not in self._reversals and (wait := self._limit(run.domain)):
-            run.expired_before = self._expired_before(run.domain)
             if run.has_expired(group[0]):
                 # Its turn may be years away, and no search for expired mail begins before the end of this run.
                 self._return(run, group, [TOO_OLD] * len(group))
@@ -734,7 +729,7 @@ class Keeper:
         run = self._limited.get(domain)
         if run is not None:
             turns = self._look(now).line(domain).turns
-            wait = 0.0 if turns or run.next_birth < self._expired_before(domain) else self._limit(domain)
+            wait = 0.0 if turns or self._has_expired(domain, run.next_birth) else self._limit(domain)
             if wait:
                 self._run_limits.resume(domain, now, wait)
                 return
@@ -899,7 +894,7 @@ class Keeper:
             self.times.forget(run.domain)
         else:
             if run.oldest is not None:
-                left = run.oldest / 1_000_000 + line.expire - self._now()
+                left = line.expire - self._age(run.oldest // 1_000_000)
                 self.times.set(run.domain, Wake.EXPIRY, now + max(min(EXPIRY_EVERY, line.expire), left + 1.0))
             self._expect(run.domain, now)
         if run.domain in self._followed:

@@ -48,7 +48,7 @@ class Provider:
         self.recorded = 0
         self.client = SmtpClient(Session(b"192.0.2.1", b"mx.example.net", pipelining=pipelining))
         self.transaction: Transaction | None = None
-        self._run = DomainRun(DOMAIN, b"atrn", [1], 0)
+        self._run = DomainRun(DOMAIN, b"atrn", [1], lambda birth: False)
         self._run.next_cluster()
         self._run.load(unpack_cluster(bytes(store)).pending)
         self._group: list[ClusterRecord] = []

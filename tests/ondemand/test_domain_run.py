@@ -9,9 +9,13 @@ def record(offset: int, message: int, recipient: bytes = b"r", birth: int = 100,
     return ClusterRecord(offset, False, StoredRecipient(message, birth, 10, sender, recipient))
 
 
-def run(purpose: Purpose = Purpose.DELIVERY, chosen: str = "", expired_before: int = 50) -> DomainRun:
+def is_old(birth: int) -> bool:
+    return birth < 50
+
+
+def run(purpose: Purpose = Purpose.DELIVERY, chosen: str = "") -> DomainRun:
     ids = frozenset([chosen] if chosen else [])
-    return DomainRun(b"example.net", b"etrn", [3, 5], expired_before, purpose, ChosenRecords(ids))
+    return DomainRun(b"example.net", b"etrn", [3, 5], is_old, purpose, ChosenRecords(ids))
 
 
 def groups(found: DomainRun) -> list[list[int]]:
@@ -138,7 +142,7 @@ def test_a_search_for_expired_mail_goes_on_behind_what_is_on_hold() -> None:
 
 def test_an_order_may_be_about_one_recipient() -> None:
     chosen = ChosenRecords(order=StoredOrder(b"bounce", b"ann@x", ends=(ClusterEnd(3, 9, 100),)))
-    found = DomainRun(b"example.net", b"bounce", [3], 50, Purpose.RETURN, chosen)
+    found = DomainRun(b"example.net", b"bounce", [3], is_old, Purpose.RETURN, chosen)
     found.next_cluster()
     found.load([record(1, 7, b"Ann@X"), record(2, 7, b"bob@x"), record(3, 8, b"ann@x")], seed=9)
     assert groups(found) == [[1], [3]]
@@ -146,7 +150,7 @@ def test_an_order_may_be_about_one_recipient() -> None:
 
 def test_an_order_takes_nothing_that_was_stored_after_it_was_given() -> None:
     order = StoredOrder(b"delete", ends=(ClusterEnd(3, 9, 20), ClusterEnd(4, 8, 100)))
-    found = DomainRun(b"example.net", b"delete", [3, 4, 5], 50, Purpose.DELETION, ChosenRecords(order=order))
+    found = DomainRun(b"example.net", b"delete", [3, 4, 5], is_old, Purpose.DELETION, ChosenRecords(order=order))
     taken = []
     # The last two are other clusters than the order has seen.
     for seed in (9, 7, 6):

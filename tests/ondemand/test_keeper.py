@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.daemon.clock import Clock, ClockSpan
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.queue.layout import open_layout
 from queue_ondemand.domain_run import DomainRun
@@ -165,7 +166,7 @@ def test_very_many_runs_that_wait_for_a_place_and_are_over_their_limits_then_wai
             domain = b"d%d.example" % number
             keeper._run_limits.begin(domain, is_run=True)
             keeper._run_limits.end(domain, is_run=True)
-            run = keeper._runs[domain] = DomainRun(domain, b"etrn", [1], 0)
+            run = keeper._runs[domain] = DomainRun(domain, b"etrn", [1], lambda birth: False)
             run.next_cluster()
             run.load([ClusterRecord(39, False, stored)])
             keeper._waiting.append(run)
@@ -232,13 +233,20 @@ def test_a_run_ends_when_the_line_of_its_domain_is_removed(tmp_path: Path, remot
     assert [b"started: flush" in lines[0], b"ended: delivered 0 failed 0 deferred 1" in lines[-1]] == [True, True]
 
 
-def test_a_clock_that_is_set_ahead_lets_no_stored_mail_expire(
-    tmp_path: Path, remote: RemoteLink, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("since", ["before", "after"])
+def test_a_clock_that_is_set_ahead_lets_no_stored_mail_expire(tmp_path: Path, remote: RemoteLink, since: str) -> None:
+    """It is set after the start of queue-ondemand, or before it while queue-send has noted what it was."""
+    true, ahead = time.time(), 100 * 86400
+    clocks = [true]
+    young, old = [int((true - days * 86400) * 1_000_000) for days in (1, 50)]
+    spans = [ClockSpan(true - time.clock_gettime(time.CLOCK_BOOTTIME), -float("inf"), float("inf"))]
     for keeper in make_keeper(tmp_path, remote, 1, []):
-        before = keeper._expired_before(b"d0.example")
-        now = time.time()
-        monkeypatch.setattr(time, "time", lambda: now + 100 * 86400)  # noqa: B023
-        assert keeper._expired_before(b"d0.example") - before < 60_000_000
-        monkeypatch.setattr(time, "time", lambda: now - 100 * 86400)  # noqa: B023
-        assert keeper._expired_before(b"d0.example") < before
+        if since == "before":
+            clocks[0] = true + ahead
+        keeper._clock = Clock(lambda: clocks[0], earlier=spans)
+        found = []
+        for now in (true + ahead, true, true - ahead):
+            clocks[0] = now
+            keeper._clock.look()
+            found += [keeper._has_expired(b"d0.example", birth) for birth in (young, old)]
+        assert found == [False, True] * 3
