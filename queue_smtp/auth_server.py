@@ -180,7 +180,7 @@ class ServerScram:
         # The import takes 30 ms.
         import scramp
 
-        rounds, salt, stored_key, server_key = verifier or _make_up_verifier(self._user, self._secret)
+        rounds, salt, stored_key, server_key = verifier or make_up_verifier(self._user, self._secret)
         try:
             mechanism = scramp.ScramMechanism("SCRAM-SHA-256")
             self._server = mechanism.make_server(lambda user: (salt, stored_key, server_key, rounds), None, self._nonce)
@@ -243,6 +243,7 @@ def _password_given(mechanism: bytes, user: bytes, password: bytes) -> PasswordG
     return PasswordGiven(mechanism, user, password)
 
 
-def _make_up_verifier(user: bytes, secret: bytes) -> Verifier:
+def make_up_verifier(user: bytes, secret: bytes) -> Verifier:
+    """Return a verifier for a user who has none, always the same one."""
     parts = [hmac.new(secret, name + user, hashlib.sha256).digest() for name in (b"salt:", b"stored:", b"server:")]
     return Verifier(ROUNDS, parts[0][:16], parts[1], parts[2])

@@ -1,8 +1,8 @@
 """Who may authenticate, by which mechanisms, and whether a password is right. It is checked in threads.
 
 control/checkpassword names a program that knows the passwords; without it they are in control/smtpdusers. SCRAM needs a
-verifier, so it is offered if all users have one. CRAM-MD5 needs a password that the server has, too; it is offered if a
-user has one, for ATRN alone.
+verifier, so it is not offered if a user has a hash of crypt, of which none can be made. CRAM-MD5 needs a password that
+the server has, too; it is offered if a user has one, for ATRN alone.
 
 Hashing, or the program, takes time, so a password is checked in one of a few threads. If too many wait, the answer is
 that it cannot be checked now; so it is if the file or the program is in trouble, which the log has once.

@@ -9,12 +9,13 @@ import errno
 import hashlib
 import hmac
 import os
+from contextlib import suppress
 
 from queue_base.accounts import SMTPD_ACCOUNT
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_base.secret_files import find_fault
-from queue_smtp.auth_server import ROUNDS, digest_of, knows_password
+from queue_smtp.auth_server import ROUNDS, digest_of, knows_password, make_up_verifier, make_verifier
 from queue_wire.control.lines import refuse_nul
 from queue_wire.control.smtpdusers import Proof, SharedSecret, UserPasswords, Verifier, unpack_users
 from queue_wire.format_error import FormatError, wrong_in
@@ -43,13 +44,15 @@ class PasswordFile:
         self._seen: tuple[int, ...] | None = None
         self._found = UserPasswords({})
         self._choices: list[Proof] = []
+        # Verifiers of the users who have a password for CRAM-MD5.
+        self._made: dict[bytes, Verifier] = {}
         self._secret = b""
         self.present = False
 
     @property
     def all_scram(self) -> bool:
-        """Whether every user has a verifier for SCRAM."""
-        return all(isinstance(each, Verifier) for each in self._choices)
+        """Whether every user has a verifier for SCRAM, or a password that one can be made of."""
+        return all(self.verifier(user) is not None for user in self._found.users)
 
     @property
     def any_shared(self) -> bool:
@@ -99,7 +102,7 @@ class PasswordFile:
     def verifier(self, user: bytes) -> Verifier | None:
         """Return a user's verifier for SCRAM, None if there is none."""
         found = self._found.users.get(user)
-        return found if isinstance(found, Verifier) else None
+        return found if isinstance(found, Verifier) else self._made.get(user)
 
     def is_right(self, user: bytes, password: bytes) -> bool:
         """Return whether a user has this password. It takes as long for a user who does not exist. Raises OSError."""
@@ -130,6 +133,13 @@ class PasswordFile:
         self._found = found
         self._choices = list(found.users.values())
         self._secret = found.secret or hashlib.sha256(b"secret of " + data).digest()
+        # Not when one is asked for: the time would tell who has such a password.
+        self._made = {}
+        for user, proof in found.users.items():
+            if isinstance(proof, SharedSecret):
+                with suppress(FormatError):
+                    salt = make_up_verifier(user, self._secret).salt
+                    self._made[user] = make_verifier(proof.password, salt)
 
     def _check(self, found: os.stat_result) -> None:
         fault = find_fault(self._home, found)

@@ -21,7 +21,14 @@ from queue_smtp.auth import Credentials, choose
 from queue_smtp.auth_server import make_verifier
 from queue_smtpd.auth.check_program import ask_program
 from queue_smtpd.auth.password_file import PasswordFile
-from queue_wire.control.smtpdusers import UserPasswords, pack_users, pack_verifier, unpack_submitters, unpack_users
+from queue_wire.control.smtpdusers import Proof, (
+    SharedSecret,
+    UserPasswords,
+    pack_users,
+    pack_verifier,
+    unpack_submitters,
+    unpack_users,
+)
 from queue_wire.format_error import LineError
 from queue_wire.submitter import pack_submitter
 from support.inject.injectors import only, queued, shared_home
@@ -123,6 +130,20 @@ def test_a_user_authenticates_and_relays_and_the_log_says_so_and_received_where_
     received = only(intake.home).message.replace(b"\n  ", b" ")
     assert b") by me.example.org with ESMTPSA id " in received
     assert (b"; authenticated as joe) by me.example.org" in received) == initial
+
+
+@pytest.mark.parametrize("role", ["submission", "odmr"])
+def test_a_user_of_cram_md5_takes_scram_from_no_listener_and_may_use_it(intake: IntakeDaemon, role: str) -> None:
+    users: dict[bytes, Proof] = {b"joe": SharedSecret(PASSWORD.encode()), b"ann": JOE}
+    make_users(intake.home, pack_users(UserPasswords(users, b"s" * 32)))
+    cram = ["CRAM-MD5"] if role == "odmr" else []
+    for password, code in ((PASSWORD, 235), ("wrong", 535)):
+        with GivenSession(intake.home, role, variables=STRANGER) as session:
+            client = begin(session)
+            assert client.esmtp_features["auth"].split() == ["SCRAM-SHA-256", "PLAIN", "LOGIN", *cram]
+            assert log_in(client, "SCRAM-SHA-256", True, password)[0] == code
+            client.quit()
+            session.wait()
 
 
 def test_before_tls_auth_is_not_offered_and_refused(intake: IntakeDaemon) -> None:
