@@ -21,7 +21,8 @@ from queue_smtp.auth import Credentials, choose
 from queue_smtp.auth_server import make_verifier
 from queue_smtpd.auth.check_program import ask_program
 from queue_smtpd.auth.password_file import PasswordFile
-from queue_wire.control.smtpdusers import Proof, (
+from queue_wire.control.smtpdusers import (
+    Proof,
     SharedSecret,
     UserPasswords,
     pack_users,
