@@ -92,7 +92,8 @@ def read_line(home: Home, name: str, default: bytes) -> bytes:
 
 def read_me(home: Home) -> bytes:
     """Return control/me, the name of this host. Raises Temporary if it is missing, because it has no default."""
-    line = read_line(home, "me", b"")
+    # A fully qualified name may have a final dot, which no mail has.
+    line = read_line(home, "me", b"").removesuffix(b".")
     if not line:
         raise Temporary(f"unable to read {home.control}/me: it is missing or empty; write this host's name into it")
     return line

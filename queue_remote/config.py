@@ -33,6 +33,7 @@ from typing import Generic, NamedTuple, TypeVar
 from queue_base.control import read_line, read_me, read_number, read_parsed, unable_to_parse
 from queue_base.home import Home
 from queue_remote.tls.tlspolicy import TlsPolicy, unpack_policies
+from queue_wire.address import without_final_dot
 from queue_wire.control.hostmap import find_key, unpack_hosts
 from queue_wire.control.lines import NUMBERS, lines_without_colon, numbered_lines
 from queue_wire.control.localroutes import unpack_local_routes
@@ -208,7 +209,7 @@ def unpack_choices(data: bytes, unpack: Callable[[bytes], Value], default: Value
 
 def unpack_name(text: bytes) -> bytes:
     """Return a name for EHLO: a host name, or an address in brackets. Raises FormatError."""
-    text = text.strip(b" \t")
+    text = without_final_dot(text.strip(b" \t"))
     literal = text.startswith(b"[") and text.endswith(b"]")
     # It is sent as it is, so it must be one word.
     word = text.isascii() and text.decode("ascii").isprintable() and b" " not in text

@@ -109,7 +109,7 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
     the default is used, so that an error in one file does not stop all mail; only without `me` Temporary is raised.
     """
     me = read_me(home)
-    contents: dict[str, bytes | None] = {"me": me}
+    contents: dict[str, bytes | None] = {"me": read_control(home, "me")}
 
     def parsed(
         name: str, unpack: Callable[[bytes], Value], default: Value, broken: tuple[Value, str] | None = None

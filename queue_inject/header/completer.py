@@ -207,7 +207,8 @@ class ControlNames:
         if kind not in self._known:
             variable = kind.upper().encode("ascii")
             name = os.environb.get(b"QUEUE_" + variable) or os.environb.get(b"QMAIL" + variable)
-            self._known[kind] = name or read_line(self._home, kind, b"") or read_me(self._home)
+            name = name or read_line(self._home, kind, b"") or read_me(self._home)
+            self._known[kind] = name.removesuffix(b".")
         return self._known[kind]
 
 

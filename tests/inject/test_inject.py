@@ -227,6 +227,17 @@ def test_n_to_a_closed_pipe_is_111(home: Home) -> None:
     assert done.returncode == 111 and b"standard output" in done.stderr
 
 
+def test_no_name_that_is_added_ends_in_a_dot(home: Home) -> None:
+    for name, text in (("me", "me.example.org."), ("defaultdomain", "example.net."), ("plusdomain", "plus.example.")):
+        Path(home.control, name).write_text(text + "\n")
+    queued = sent(home, "joe", "joe@h", "joe@h+", "joe@x.example.", message=b"Subject: x\n\nhello\n")
+    assert queued.envelope.recipients == [
+        b"joe@me.example.org", b"joe@h.example.net", b"joe@h.plus.example", b"joe@x.example",
+    ]  # fmt: skip
+    assert queued.envelope.sender == b"ann@me.example.org"
+    assert b".>" not in queued.message and b"org.\n" not in queued.message
+
+
 def test_a_byte_order_mark_of_a_stranger_is_data(home: Home) -> None:
     text = b"\xef\xbb\xbfTo: bob@example.net\n\nhello\n"
     queued = sent(home, "-a", "carl@example.net", message=text)
