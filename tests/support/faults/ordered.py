@@ -12,7 +12,7 @@ from queue_wire.ids import pack_long_id
 from support.faults.failing import ANN, CLARA, TEXT, clara_has_it, named
 from support.faults.kill.kill_runs import Story
 from support.faults.kill.killing import DEADLINE
-from support.processes.suite import Suite, enqueue
+from support.processes.suite import Suite, enqueue, wait_until
 from support.send.control import queuectl
 from support.site import Site
 
@@ -33,12 +33,20 @@ class Ordered(Story):
         self.most_bounces = 1 if command == "bounce" else 0
 
     def begin(self, site: Site, suite: Suite) -> None:
-        """Put the message in, and give the order once it has been tried and clara has it."""
+        """Put the message in, and give the order once it has been tried and clara has it.
+
+        On a busy machine clara's delivery may be the last, and the kill come before it: at a note of the deferral.
+        """
         assert enqueue(site.home, ANN, [CLARA, self._recipient], TEXT).returncode == 0
-        for line in "^delivery .*: deferral: ", "^delivery .*: success: ":
-            suite.wait_for(line, deadline=DEADLINE)
+
+        def tried() -> bool:
+            return all(map(suite.count, ("^delivery .*: deferral: ", "^delivery .*: success: ")))
+
+        wait_until(lambda: tried() or not suite._reader.is_alive(), DEADLINE, "both deliveries")
         self._message = int(suite.wait_for("^new msg ").split()[-1])
         self._birth = birth_of(open_layout(site.home.queue), self._message) or 0
+        if not tried():
+            return
         self._done = queuectl(site.home, self._command, "--all").returncode == 0
         if self._done:
             self._finish(site)
@@ -49,10 +57,16 @@ class Ordered(Story):
             # By its id: a bounce of it may be in the queue already, about which nothing is ordered.
             layout = open_layout(site.home.queue)
             birth = birth_of(layout, self._message)
+            wait_until(lambda: any((site.mail.alias / "clara" / "new").iterdir()), DEADLINE, "clara's mail")
+
+            def carried_out(name: str) -> bool:
+                # What was announced before the kill is not known until it is announced again.
+                done = queuectl(site.home, self._command, name)
+                return done.returncode == 0 or birth_of(layout, self._message) is None
+
             if birth is not None:
-                done = queuectl(site.home, self._command, pack_long_id(self._message, birth))
-                gone = birth_of(layout, self._message) is None
-                assert done.returncode == 0 or gone, done.stderr
+                name = pack_long_id(self._message, birth)
+                wait_until(lambda: carried_out(name), why="the order to be carried out")
             self._done = True
         if self._finish(site) != 0:
             self._wrong.append("the message cannot be deleted")
