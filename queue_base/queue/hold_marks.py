@@ -198,10 +198,13 @@ def _set_time(path: str, nanoseconds: int, commit: Commit) -> None:
 def leave_todo(layout: Layout, message: int, commit: Commit) -> None:
     """Remove a message from todo/, so that it is never classified. It is in S2 or S3 then.
 
-    Without todo/, what an attempt to classify it has left in info/ would make it classified: that goes first.
+    What an attempt to classify it has left goes first: without todo/, info/ would make it classified, and nobody would
+    ever remove what is in local/ and remote/.
     """
-    if is_there(layout.hashed("info", message)):
-        commit.unlink(layout.hashed("info", message))
+    left = [path for kind in ("info", "local", "remote") if is_there(path := layout.hashed(kind, message))]
+    for path in left:
+        commit.unlink(path)
+    if left:
         commit.sync()
     # From each place that it may have: what another process has removed may not be synced yet.
     for path in layout.todo_paths(message):

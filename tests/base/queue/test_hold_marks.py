@@ -2,17 +2,19 @@
 
 import errno
 import os
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.queue import hold_marks
-from queue_base.queue.layout import open_layout
+from queue_base.queue.layout import Presence, open_layout
 from queue_base.queue.writer import QueueWriter
 from queue_wire.files.hold_mark import HoldMark
 from queue_wire.ids import unpack_long_id
-from support.queues.queued import classified_message
+from support.queues.queued import classified_message, queue_message
 from support.send.control import files
 
 
@@ -42,3 +44,27 @@ def test_the_first_message_of_a_class_has_its_birth_at_once(home: Home) -> None:
     message, birth = unpack_long_id(draft.long_id)
     assert not os.path.exists(layout.todo_in("", message))
     assert hold_marks.birth_of(layout, message) == birth
+
+
+@pytest.mark.parametrize("calls", range(5))
+def test_a_message_that_is_taken_out_of_todo_is_never_in_a_state_that_nothing_ends(
+    home: Home, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    """An attempt to classify it has left files; a kill comes after so many calls that remove one."""
+    layout = open_layout(home.queue)
+    message = queue_message(home, [b"b@example.net"])
+    for kind in ("info", "local", "remote"):
+        Path(layout.hashed(kind, message)).write_bytes(b"")
+    real, left = os.unlink, calls
+
+    def unlink(path: str) -> None:
+        nonlocal left
+        if not left:
+            raise KeyboardInterrupt
+        left -= 1
+        real(path)
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(os, "unlink", unlink)
+        hold_marks.leave_todo(layout, message, Commit())
+    assert Presence(layout, message).state() == (3 if calls == 4 else 4)

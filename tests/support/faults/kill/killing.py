@@ -21,6 +21,7 @@ from typing import NamedTuple
 from queue_base.home import Home
 from support.processes.forked import BIN
 from support.processes.suite import Suite, wait_until
+from support.queues.inflow import patched_programs
 from support.tools import missing, need
 
 # Seconds for what takes a moment on a machine of its own: many suites run at once, beside other tests.
@@ -53,6 +54,24 @@ _STOPPED = re.compile(r"--- stopped by SIGSTOP|--- SIGSTOP")
 _DIED = re.compile(r"\+\+\+ killed by SIG(KILL|USR1)")
 
 
+# queue-clean may have work as soon as it runs, before strace is attached. So it waits for that, or for the end of
+# queue-send. It then looks for leftovers, in each run alike; its work begins with this file.
+_REMOVING = "/queue/pid/removing."
+_WAITING_CLEAN = """
+import os
+import select
+import queue_clean.main as clean
+real = clean.loop
+def wait_for_strace(*arguments):
+    poll = select.poll()
+    poll.register(0, 0)
+    status = os.open("/proc/self/status", os.O_RDONLY)
+    while b"TracerPid:\\t0\\n" in os.pread(status, 4096, 0) and not poll.poll(5):
+        pass
+    os.close(status)
+    return real(*arguments)
+clean.loop = wait_for_strace
+"""
 WORKERS = 2  # So many classify where one of them is killed.
 
 
@@ -118,6 +137,8 @@ def traced_suite(home: Home, trace: Path, point: Point, programs: Path = BIN) ->
     Where the daemon was killed, what is left of the suite goes on until it ends by itself.
     """
     words = _kill_words(trace, point)
+    if point.thread == CLEAN and programs == BIN:
+        programs = patched_programs(trace.with_suffix(".programs"), queue_clean=_WAITING_CLEAN)
     # -DD: strace is no parent of queue-send, and outlives what kills the suite's processes.
     suite = Suite(home, send_wrapper=(*words, "-DD", "--") if point.thread == MAIN else (), programs=programs)
     tracers: list[subprocess.Popen[bytes]] = []
@@ -210,12 +231,14 @@ def read_lines(trace: Path) -> list[str]:
 def all_points(lines: list[str], thread: str, since: tuple[str, ...] = ()) -> list[Point]:
     """Return both points of every call on the disk, in the trace of a run in which nobody was killed.
 
-    What comes before queue-send listens, or before each pattern of `since` has matched a call, is left out, but strace
-    counts it. A write to a pipe is counted, too, and is none on the disk: the other side goes on at once, so
-    that nobody knows what was done after it.
+    What comes before queue-send listens, before queue-clean's first request, or before each pattern of `since` has
+    matched a call, is left out, but strace counts it. A write to a pipe is counted, too, and is none on the disk: the
+    other side goes on at once, so that nobody knows what was done after it.
     """
     listens = [at for at, line in enumerate(lines) if line.startswith("unlink(") and '/lock/control"' in line]
     first = listens[-1] if thread == MAIN else -1
+    if thread == CLEAN:
+        first = next((at for at, line in enumerate(lines) if _REMOVING in line), len(lines)) - 1
     if since:
         # All of them: which comes first is a matter of how busy the machine is.
         matches = [next(at for at, line in enumerate(lines) if at > first and re.search(each, line)) for each in since]
