@@ -8,6 +8,7 @@ Only the administrator's commands import this module, because importing click ta
 import io
 import os
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -37,6 +38,21 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 version_option = click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show it."
 )
+
+
+class RenamedOption(click.Option):
+    """An option that is taken by former names, too, which no help shows: scripts may have them."""
+
+    def __init__(self, *names: Any, former: Sequence[str] = (), **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self._former = former
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Have the parser take all names."""
+        shown = self.opts
+        self.opts = [*shown, *self._former]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
 
 
 def run_group(program: str, group: click.Group, argv: list[str], thing: str, interrupted: str) -> int:

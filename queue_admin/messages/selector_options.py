@@ -1,11 +1,12 @@
 """The options of `queuectl` that choose messages. list and all commands that change messages have the same."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from queue_admin.messages.selectors import STATES, Selectors, unpack_size, unpack_span
+from queue_base.click_group import RenamedOption
 from queue_base.errors import Usage
 from queue_wire.address import address_key
 
@@ -26,12 +27,18 @@ _OPTIONS = (
 )
 
 
-def selector_options(reason: str) -> Callable[[F], F]:
-    """Return a decorator that adds the options; the one for the reason is named `reason`."""
+def limit_option(text: str) -> Callable[[F], F]:
+    """Return a decorator that adds the option for the most messages or lines."""
+    return click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help=text)
+
+
+def selector_options(former: Sequence[str] = ("--reason",)) -> Callable[[F], F]:
+    """Return a decorator that adds the options; `former` are names that the one for the reason had."""
 
     def add(command: F) -> F:
         text = "Messages with this text in their reason: of a hold, of being corrupt, or their last results."
-        command = click.option(reason, "with_reason", metavar="TEXT", help=text)(command)
+        wrap = click.option("--with-reason", cls=RenamedOption, former=former, metavar="TEXT", help=text)
+        command = wrap(command)
         for option in reversed(_OPTIONS):
             command = option(command)
         return command
@@ -46,7 +53,7 @@ def make_selectors(options: dict[str, Any], prepends: dict[bytes, bytes]) -> Sel
     """
     for name in ("recipient", "domain", "sender_domain", "with_reason", "subject"):
         if options[name] is not None and not options[name].strip():
-            option = f"--{name.removeprefix('with_').replace('_', '-')}"
+            option = f"--{name.replace('_', '-')}"
             raise Usage(f"unable to choose messages: the text of {option} is empty")
     older, size = options["older_than"], options["size"]
     return Selectors(

@@ -94,6 +94,7 @@ class StoredChange:
         self.whole: set[bytes] = set()
         self.requeued: list[RequeuedMessage] = []
         self.on_hold = 0
+        self.most: int | None = None  # Take no more than so many.
 
     @property
     def count(self) -> int:
@@ -106,6 +107,9 @@ class StoredChange:
             chosen = self._mail.choose(message, self._selectors, self._now)
             if chosen is None or chosen.ordered:
                 continue
+            names = self.messages.get(chosen.domain, {})
+            if self.most is not None and self.count >= self.most and chosen.long_id not in names:
+                return
             if held in (None, chosen.held is not None):
                 self.messages.setdefault(chosen.domain, {})[chosen.long_id] = None
             elif chosen.held is not None:
@@ -114,7 +118,7 @@ class StoredChange:
     def take_matching(self, held: bool | None = None) -> None:
         """Take all that match, likewise."""
         self.take_named(self._mail.messages(self._selectors, self._now), held)
-        if self._selectors.of_domain_alone:
+        if self._selectors.of_domain_alone and self.most is None:
             self.whole = set(self.messages)
 
     def hold(self, why: bytes) -> None:

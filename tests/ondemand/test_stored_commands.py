@@ -188,6 +188,12 @@ def test_a_stored_message_on_hold_keeps_its_reason_and_is_not_requeued(site: Sit
     assert site.err.err == "1 stored message on hold and not tried; queuectl release releases them\n"
 
 
+def test_limit_counts_what_is_stored_behind_the_messages_of_the_queue(site: Site) -> None:
+    assert site.names("delete", "--domain", "example.net", "--limit", "2", "--dry-run") == ["own", "one"]
+    site.run("delete", "--domain", "example.net", "--state", "stored", "--limit", "1")
+    assert [order.ids for order in site.orders(NET)] == [frozenset([site.id("one")])]
+
+
 def test_stored_shows_holds_and_orders(site: Site) -> None:
     site.run("hold", site.id("one"), "--reason", "ask Jo")
     site.run("hold", "--domain", "example.com", "--reason", "moving")

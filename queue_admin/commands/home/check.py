@@ -27,7 +27,7 @@ def command(context: click.Context, home: str | None, network: bool, form: str) 
     HOME is by default that of --home, else QUEUE_HOME, else /var/queue. It needs no lock, changes nothing, and may run
     while the suite runs: what seems wrong is looked at again before it is reported.
 
-    Exit 0: nothing is wrong. 1: something was found. 100, 111: the queue cannot be looked at.
+    Exit 0 if nothing is wrong, 1 if something was found, 100 or 111 if the queue cannot be looked at.
 
     With --format json each line is an object: finding (the kind), path (below queue/), message (its long id, or null),
     what, means, repair.

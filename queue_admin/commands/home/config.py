@@ -28,7 +28,7 @@ def complete_name(context: click.Context, parameter: click.Parameter, begun: str
 
 
 @click.group("config", invoke_without_command=True)
-@click.option("-n", "only_changed", is_flag=True, help="Only what differs from the default.")
+@click.option("-n", "--changed", "only_changed", is_flag=True, help="Only what differs from the default.")
 @form_option
 @click.pass_context
 def command(context: click.Context, only_changed: bool, form: str) -> None:

@@ -19,7 +19,7 @@ from queue_admin.home.chosen import each_queue, home_of, share_names
 from queue_admin.messages.admin_client import AdminClient, connect_or_lock, runs
 from queue_admin.messages.choosing import Chosen, check_long_id, choose, read_names
 from queue_admin.messages.offline import OfflineQueue
-from queue_admin.messages.selector_options import make_selectors, selector_options
+from queue_admin.messages.selector_options import limit_option, make_selectors, selector_options
 from queue_admin.messages.selectors import Selectors
 from queue_admin.messages.standing_change import add_standing, list_standing, remove_standing
 from queue_admin.messages.stored_change import StoredChange, StoredIds, flush_domains
@@ -186,8 +186,8 @@ def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[
     if (bool(ids or selectors.any) + options["all_messages"]) != 1:
         raise Usage("give long ids, or selectors, or --all")
     if options.get("standing"):
-        if ids or options["all_messages"]:
-            raise Usage("a standing hold has selectors, and neither ids nor --all")
+        if ids or options["all_messages"] or options["limit"] is not None:
+            raise Usage("a standing hold has selectors, and neither ids nor --all nor --limit")
         if verb == "release":
             each_queue(home, lambda one: _exit_unless(remove_standing(one, selectors)))
             return
@@ -220,15 +220,18 @@ def _run_in(
     now = time.time()
     mail = StoredMail(home)
     # Flush of a domain, or of all, reads nothing of what is stored.
-    has_stored = bool(mail.domains) and (verb != "flush" or bool(ids) or not selectors.of_domain_alone)
+    limit = options["limit"]
+    picks = bool(ids) or limit is not None or not selectors.of_domain_alone
+    has_stored = bool(mail.domains) and (verb != "flush" or picks)
     stored, stored_ids = StoredChange(home, layout, mail, selectors, now), StoredIds(layout, mail)
     if names is not None and has_stored:
         names = stored_ids.pass_on(names)
 
-    def take_stored() -> None:
-        """Choose among what is stored; ids have been looked for by then."""
+    def take_stored(count: int) -> None:
+        """Choose among what is stored, after so many messages of the queue; ids have been looked for by then."""
         if not has_stored:
             return
+        stored.most = None if limit is None else max(0, limit - count)
         wanted = {"release": True, "requeue": False, "flush": False}.get(verb)
         if ids:
             stored.take_named(stored_ids.found, wanted)
@@ -236,9 +239,9 @@ def _run_in(
             stored.take_matching(wanted)
 
     if options["dry_run"]:
-        chosen = choose(layout, selectors, names, now, None, False, verb == "release")
+        chosen = islice(choose(layout, selectors, names, now, None, False, verb == "release"), limit)
         count, others = _list(home, chosen, options["nul"])
-        take_stored()
+        take_stored(count)
         _list_stored(home, stored, options["nul"])
         hit = others if _is_on_whole(verb, runs(home)) else 0
         print(_account(home, f"would have {VERBS[verb].done}", count, hit, stored), file=sys.stderr)
@@ -248,11 +251,12 @@ def _run_in(
     terminal = sys.stderr.isatty()
     change = _Change(home, layout, verb, selectors, reason, bool(ids))
     if not terminal:
-        change.carry_out(choose(layout, selectors, names, now, None, verb == "flush", verb == "release"), None)
-        take_stored()
+        chosen = islice(choose(layout, selectors, names, now, None, verb == "flush", verb == "release"), limit)
+        change.carry_out(chosen, None)
+        take_stored(change.asked)
     else:
-        gathered = _gather(layout, selectors, names, now, verb)
-        take_stored()
+        gathered = _gather(layout, selectors, names, now, verb, limit)
+        take_stored(gathered.messages)
         if not options["yes"]:
             _ask(home, verb, gathered, stored.count, _is_on_whole(verb, runs(home)), "-" in ids)
         if verb == "flush":
@@ -387,11 +391,14 @@ def _list(home: Home, chosen: Iterator[Chosen], nul: bool) -> tuple[int, int]:
     return count, others
 
 
-def _gather(layout: Layout, selectors: Selectors, names: Iterator[str] | None, now: float, verb: str) -> Gathered:
-    """Return all messages that are chosen; show on the terminal how many were looked at."""
+def _gather(
+    layout: Layout, selectors: Selectors, names: Iterator[str] | None, now: float, verb: str, limit: int | None
+) -> Gathered:
+    """Return the messages that are chosen, `limit` at most; show on the terminal how many were looked at."""
     keys, domains = array("Q"), set[bytes]()
     with Progress(None, "messages", "looked at") as progress:
-        for each in choose(layout, selectors, names, now, progress, verb == "flush", verb == "release"):
+        found = choose(layout, selectors, names, now, progress, verb == "flush", verb == "release")
+        for each in islice(found, limit):
             keys.extend((*(number or 0 for number in unpack_long_id(each.name)), each.others))
             if verb == "flush":
                 domains.update(_domains([each], selectors.domain))
@@ -411,8 +418,9 @@ def _ask(home: Home, verb: str, gathered: Gathered, stored: int, on_whole: bool,
 class _Change:
     """Sends the messages as orders, and prints what came of each. `by_id`: a person has named the messages.
 
-    `touched`: how many were changed; `trouble`: some could not be. Each batch has a connection, or the lock, of its
-    own: to choose the next one may take longer than queue-send keeps a silent client, and it may start meanwhile.
+    `asked`: how many were sent; `touched`: how many were changed; `trouble`: some could not be. Each batch has a
+    connection, or the lock, of its own: to choose the next one may take longer than queue-send keeps a silent client,
+    and it may start meanwhile.
     """
 
     def __init__(
@@ -425,13 +433,13 @@ class _Change:
         self._selectors = selectors
         self._reason = reason
         self._others = 0
-        self.touched = self._asked = self._gone = self._held = 0
+        self.touched = self.asked = self._gone = self._held = 0
         self.trouble = False
 
     @property
     def found(self) -> bool:
         """Whether there was any message."""
-        return self._asked > self._gone
+        return self.asked > self._gone
 
     @property
     def domain(self) -> bytes | None:
@@ -476,7 +484,7 @@ class _Change:
         elif command == FLUSH and some:
             command = FLUSH_SOME
         response = queue.ask(Request(command, self._reason if command == HOLD else b"", names, selector))
-        self._asked += len(names)
+        self.asked += len(names)
         self.touched += response.touched
         if progress is not None and response.notes:
             progress.clear()
@@ -542,8 +550,9 @@ def _command(verb: str) -> click.Command:
     about = VERBS[verb]
 
     @click.argument("ids", nargs=-1, metavar="[IDS]...")
-    @selector_options("--with-reason" if verb == "hold" else "--reason")
+    @selector_options(() if verb == "hold" else ("--reason",))
     @click.option("--all", "all_messages", is_flag=True, help="All messages.")
+    @limit_option("At most N messages, of each queue.")
     @click.option("--dry-run", is_flag=True, help="Print the long ids of the chosen messages and change nothing.")
     @click.option("-0", "nul", is_flag=True, help="With --dry-run: a NUL after each id, in place of a newline.")
     @click.option("--yes", is_flag=True, help="Ask no question.")

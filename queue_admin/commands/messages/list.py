@@ -16,7 +16,7 @@ from queue_admin.messages.detail import Detail, read_detail, read_done_marks
 from queue_admin.messages.last_results import DeadNexthops, recipient_states
 from queue_admin.messages.message_facts import message_facts, recipient_facts, stored_facts, stored_recipients
 from queue_admin.messages.outside_sort import PART, sort_outside
-from queue_admin.messages.selector_options import make_selectors, selector_options
+from queue_admin.messages.selector_options import limit_option, make_selectors, selector_options
 from queue_admin.messages.selectors import Selectors, is_deleted
 from queue_admin.messages.stored_mail import COUNTED_MAX, StoredMail, StoredMessage
 from queue_admin.messages.survey import Snapshot, Stray, look, survey
@@ -36,13 +36,13 @@ SORTS = ("age", "size", "sender", "recipients", "next")
 
 @click.command("list")
 @click.argument("ids", nargs=-1, metavar="[IDS]...")
-@selector_options("--reason")
+@selector_options()
 @click.option("--held", is_flag=True, help="Only messages that are on hold.")
 @click.option("--stored", is_flag=True, help="Only messages that are stored for on-demand domains.")
 @click.option("--corrupt", is_flag=True, help="Only corrupt messages.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
 @click.option("--sort", type=click.Choice(SORTS), help="In this order, the oldest, largest or most first.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N messages.")
+@limit_option("At most N messages.")
 @click.option("-0", "nul", is_flag=True, help="Print only long ids, with a NUL after each.")
 @click.pass_context
 def command(context: click.Context, /, ids: tuple[str, ...], **options: Any) -> None:
@@ -258,10 +258,10 @@ def stored_line(message: StoredMessage, form: str, now: float, queue: str = "") 
         parts.append(f"ordered: {message.ordered}")
     if message.held is not None:
         parts.append(f"held: {facts['held']}")
-    return _line(str(facts["id"]), "stored", age, str(first.size), f"<{word(first.sender)}>", parts)
+    return _join_columns(str(facts["id"]), "stored", age, str(first.size), f"<{word(first.sender)}>", parts)
 
 
-def _line(name: str, state: str, age: str, size: str, sender: str, parts: list[str]) -> str:
+def _join_columns(name: str, state: str, age: str, size: str, sender: str, parts: list[str]) -> str:
     return ", ".join([" ".join((name, state, age, size, sender, *parts[:1])), *parts[1:]])
 
 
@@ -320,4 +320,4 @@ def _text(snapshot: Snapshot, detail: Detail, facts: dict[str, object], now: flo
         parts.append(f"unreadable: {facts['trouble']}")
     if facts["last"]:
         parts.append(f"last: {facts['last']}")
-    return _line(str(facts["id"]), snapshot.state, age, size, sender, parts)
+    return _join_columns(str(facts["id"]), snapshot.state, age, size, sender, parts)

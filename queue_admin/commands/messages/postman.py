@@ -106,7 +106,7 @@ def _list(home: Home, form: str) -> None:
 @click.argument("name", metavar="NAME")
 @click.pass_context
 def show(context: click.Context, name: str) -> None:
-    """Print a copy, byte for byte.
+    """Print a copy, byte for byte. Exit 1 if it is not there.
 
     \b
     Example:

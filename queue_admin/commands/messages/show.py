@@ -36,7 +36,7 @@ def command(context: click.Context, name: str, raw: bool, form: str) -> None:
     last result, the failures so far, and its header. Of one that is stored for on-demand domains: for which, since
     when, and what each of them waits for.
     ID is a long id as `queuectl list` prints it, or a bare inode number. A long id never names a later message with
-    the same inode number. Of several queues, ID may begin with the name of one.
+    the same inode number. Of several queues, ID may begin with the name of one. Exit 1 if there is no such message.
 
     \b
     Examples:

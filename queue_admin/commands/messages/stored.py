@@ -36,6 +36,7 @@ def command(
 
     Without DOMAIN, a line for each domain: recipients, messages, bytes, the age of the oldest message. With DOMAIN, a
     line for each recipient, in the order in which they are delivered. `queuectl flush --domain` has it delivered.
+    Exit 1 if DOMAIN has nothing stored, or not the message ID.
 
     \b
     Examples:

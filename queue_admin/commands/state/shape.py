@@ -37,7 +37,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 )
 @click.option("-l", "linear", is_flag=True, help="Each column is as long as the first, not twice as the one before.")
 @click.option("-w", "width", type=click.IntRange(1, 10_000), default=WIDTH, help="Width of the text, at least 80.")
-@click.option("-n", "top", type=click.IntRange(1), help="Show so many lines; default on a terminal 20, else all.")
+@click.option("-n", "--limit", "top", type=click.IntRange(1), help="At most N lines; default on a terminal 20.")
 @click.option("-N", "batch", type=click.IntRange(0), help="On a terminal show an interim table after so many messages.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
 @click.pass_context

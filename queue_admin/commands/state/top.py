@@ -23,7 +23,7 @@ from queue_base.queue.layout import open_layout
 @click.command("top")
 @click.argument("queues", nargs=-1, type=click.Choice(QUEUES), metavar="[QUEUE]...")
 @click.option("--by", type=click.Choice(list(RANKINGS)), default="domain", help="What to count by; default domain.")
-@click.option("--limit", type=click.IntRange(1), default=20, help="Show so many; default 20.")
+@click.option("-n", "--limit", type=click.IntRange(1), default=20, help="Show so many; default 20.")
 @click.option("--watch", is_flag=True, help="A live view, until q or ^C.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
 @click.pass_context

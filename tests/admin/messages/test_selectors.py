@@ -336,3 +336,26 @@ def test_no_subject_is_too_odd_to_be_read(queue: Queue, header: bytes, subject: 
     found = read_subject(queue.layout, message)
     assert subject is None or found == subject
     assert time.process_time() - begun < 1
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_limit_changes_no_more_messages_than_it_says(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(3):
+        queue.classified(remote=b"Tc@d\0")
+    for verb, done in (("hold", "held"), ("release", "released"), ("bounce", "bounced")):
+        assert queue.run(verb, "--all", "--limit", "2") == 0
+        assert f"{done} 2 messages" in capsys.readouterr().out
+    assert queue.run("delete", "--domain", "d", "-n", "1", "--dry-run") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("usual_umask")
+@pytest.mark.parametrize("verb", ["list", "delete"])
+def test_the_former_name_of_the_selector_by_reason_is_taken_and_not_shown(
+    queue: Queue, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    for option in ("--reason", "--with-reason"):
+        assert queue.run(verb, option, "no such text") == 1
+    assert queue.run(verb, "--help") == 0
+    shown = capsys.readouterr().out
+    assert "--with-reason TEXT" in shown and " --reason" not in shown
