@@ -23,6 +23,7 @@ from support.processes.suite import Suite, enqueue, program, wait_until
 from support.queues.home import make_several
 from support.queues.letters import letter_text, token_of
 from support.send.control import queuectl
+from support.servers.smtp.raw_server import Peer, RawServer
 from support.servers.smtp.sink import Sink, Taken
 from support.smtpd.odmr_host import PASSWORD, OdmrHost, fetch, give_users, make_provider
 from support.smtpd.smtpd_daemon import SmtpdDaemon
@@ -291,7 +292,7 @@ def test_fetchmail_takes_mail_in_its_odmr_mode(provider: GoodMail, sink: Sink, t
         rc.touch(0o600)
         rc.write_text(
             f"poll 127.0.0.1 protocol ODMR service {smtpd.ports[0]} timeout 20\n"
-            f'plugin "{need("openssl")} s_client -quiet -connect %h:%p"\n'
+            f'plugin "{need("openssl")} s_client -quiet -no_ign_eof -connect %h:%p"\n'
             f'user customer password "{PASSWORD}"\n'
             f"smtphost 127.0.0.1/{sink.port} fetchdomains customer.example branch.example\n"
         )
@@ -301,6 +302,39 @@ def test_fetchmail_takes_mail_in_its_odmr_mode(provider: GoodMail, sink: Sink, t
         assert tokens(sink) == ["f1", "f2"], done.stdout + done.stderr
         suite.wait_for(r"^ondemand customer\.example ended: delivered 2 failed 0 deferred 0")
         smtpd.wait_for(b": auth customer CRAM-MD5")
+
+
+def test_a_fetchmail_that_is_killed_leaves_no_connection_that_locks_its_user_out(
+    provider: GoodMail, tmp_path: Path
+) -> None:
+    give_users(provider, customer=SharedSecret(PASSWORD.encode()))
+    rc = tmp_path / "fetchmailrc"
+    over, asked = threading.Event(), threading.Event()
+
+    def hang(peer: Peer) -> None:
+        asked.set()
+        over.wait(60)
+
+    with (
+        RawServer(hang) as local,
+        Suite(provider.home) as suite,
+        SmtpdDaemon(provider.home, ["odmrs"]) as smtpd,
+    ):
+        send(provider, suite, "f1")
+        rc.touch(0o600)
+        rc.write_text(
+            f"poll 127.0.0.1 protocol ODMR service {smtpd.ports[0]} timeout 60\n"
+            f'plugin "{need("openssl")} s_client -quiet -no_ign_eof -connect %h:%p"\n'
+            f'user customer password "{PASSWORD}"\n'
+            f"smtphost 127.0.0.1/{local.port} fetchdomains customer.example\n"
+        )
+        environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        with subprocess.Popen([need("fetchmail"), "-f", str(rc)], cwd=tmp_path, env=environment) as fetchmail:
+            assert asked.wait(60)
+            fetchmail.kill()
+        [number] = re.findall(rb"smtp (\d+): atrn ", smtpd.log) if smtpd.said(b": atrn ") else []
+        smtpd.wait_for(b"smtp %s: end " % number)
+        over.set()
 
 
 def test_the_administrator_is_told_that_the_host_has_to_ask(provider: GoodMail) -> None:
