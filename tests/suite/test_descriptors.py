@@ -18,6 +18,7 @@ from queue_wire.pipes.qmtp import SOCKET
 from support.intake.intake_daemon import Client as IntakeClient
 from support.intake.intake_daemon import qmtp
 from support.local.good_mail import GoodMail
+from support.processes.ondemand_client import ask
 from support.processes.suite import Suite, wait_until
 from support.queues.letters import Letter, letter_text
 from support.send.control import Client, queuectl
@@ -147,6 +148,36 @@ def test_a_thousand_events_leave_no_descriptor_open(watched: Watched, event: Cal
     event(watched, TIMES)
     watched.settle()
     wait_until(lambda: not grown(watched, before), 20, f"{grown(watched, before)} to be closed")
+
+
+def test_a_thousand_events_of_stored_mail_leave_queue_ondemand_no_descriptor(customer: GoodMail) -> None:
+    domain, stored = "customer.example", r"^delivery \d+: success: stored_for_customer\.example"
+    with Suite(customer.home) as suite:
+        watched, count = Watched(customer, suite), 0
+
+        def work(times: int) -> None:
+            nonlocal count
+            for commands in (["hold", "release", "flush", "delete"], ["bounce"], ["requeue"]):
+                watched.letters("never", domain, times // 4)
+                count += times // 4
+                suite.wait_for(stored, times=count)
+                watched.settle()
+                for command in commands:
+                    assert queuectl(customer.home, command, "--domain", domain, "--yes").returncode == 0
+                # What is requeued is stored again.
+                count += times // 4 if commands == ["requeue"] else 0
+            for _ in range(times):
+                ask(customer.home, domain.encode())
+            suite.wait_for(stored, times=count)
+            assert queuectl(customer.home, "delete", "--domain", domain, "--yes").returncode == 0
+
+        def opened() -> list[str]:
+            return open_files(suite.daemon("queue-ondemand"))
+
+        work(40)
+        before = opened()
+        work(TIMES)
+        wait_until(lambda: len(opened()) <= len(before) + 5, 30, f"{opened()} to be closed")
 
 
 def test_marks_of_an_earlier_run_leave_no_descriptor_open(mail: GoodMail) -> None:
