@@ -201,11 +201,18 @@ def leave_todo(layout: Layout, message: int, commit: Commit) -> None:
     What an attempt to classify it has left goes first: without todo/, info/ would make it classified, and nobody would
     ever remove what is in local/ and remote/.
     """
-    left = [path for kind in ("info", "local", "remote") if is_there(path := layout.hashed(kind, message))]
-    for path in left:
-        commit.unlink(path)
-    if left:
+    if left := _left_by_attempt(layout, message):
+        for path in left:
+            commit.unlink(path)
         commit.sync()
     # From each place that it may have: what another process has removed may not be synced yet.
     for path in layout.todo_paths(message):
         commit.unlink(path)
+    # An attempt that was under way may have written them again: info/ goes last, since with it this is a message.
+    for path in _left_by_attempt(layout, message):
+        commit.unlink(path)
+        commit.sync()
+
+
+def _left_by_attempt(layout: Layout, message: int) -> list[str]:
+    return [path for kind in ("local", "remote", "info") if is_there(path := layout.hashed(kind, message))]

@@ -68,3 +68,20 @@ def test_a_message_that_is_taken_out_of_todo_is_never_in_a_state_that_nothing_en
         patch.setattr(os, "unlink", unlink)
         hold_marks.leave_todo(layout, message, Commit())
     assert Presence(layout, message).state() == (3 if calls == 4 else 4)
+
+
+def test_so_is_one_that_is_being_classified_at_that_moment(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = open_layout(home.queue)
+    message = queue_message(home, [b"b@example.net"])
+    real, written = os.unlink, [Path(layout.hashed(kind, message)) for kind in ("info", "local", "remote")]
+
+    def unlink(path: str) -> None:
+        if path == layout.todo_in("", message):
+            for each in written:
+                each.write_bytes(b"")
+        real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", unlink)
+        hold_marks.leave_todo(layout, message, Commit())
+    assert Presence(layout, message).state() == 3
