@@ -305,19 +305,19 @@ def test_a_message_that_is_stored_on_demand_is_followed_until_it_is_delivered(
 
 
 def test_a_message_that_has_left_the_queue_is_not_waited_for(
-    queue: Queue, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    queue: Queue, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_command, "SETTLE", 0.05)
     log = tmp_path / "log"
     log.write_bytes(pack_stamp(START) + b" new msg 457\n")
     assert queue.run("log", "--follow", pack_long_id(457, BIRTH), "--logs", str(log)) == 0
-    captured = capsys.readouterr()
+    captured = capfd.readouterr()
     assert captured.out.endswith(" new msg 457\n") and "does not tell how it ended" in captured.err
     assert queue.run("log", "--follow", pack_long_id(9, BIRTH), "--logs", str(log)) == 1
     assert queue.run("log", "--logs", str(log)) == 100
     log.write_bytes(b"new msg 457\n")
     assert queue.run("log", pack_long_id(457, BIRTH), "--logs", str(log)) == 1
-    assert "no line of it has a time stamp" in capsys.readouterr().err
+    assert "no line of it has a time stamp" in capfd.readouterr().err
 
 
 def test_without_an_id_all_new_lines_are_printed_until_an_interrupt(queue: Queue, tmp_path: Path) -> None:

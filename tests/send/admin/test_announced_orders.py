@@ -1,5 +1,6 @@
 """The administrator's commands on messages that are delivered from their notices, with their deliveries in flight."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -26,8 +27,9 @@ class Running(NamedTuple):
 
     def state(self) -> str:
         """Return the state that queuectl list shows, and the recipients done/left."""
-        words = order(self.site.home, "list").split()
-        return f"{words[1]} {words[-1] if words[1] == 'queued' else words[6]}"
+        found = json.loads(order(self.site.home, "list", "--format", "json"))
+        counts = found["unsorted" if found["state"] == "queued" else "remote"]
+        return f"{found['state']} {counts['done']}/{counts['left']}"
 
     def shown(self) -> list[str]:
         return order(self.site.home, "show", self.name).split("\n")
@@ -128,9 +130,9 @@ def test_a_recipient_that_is_done_is_shown_so_and_a_selector_does_not_find_it(si
             enqueue(site.home, b"a@me.example.org", [b"b@fast.example", b"d@slow.example"], b"Subject: x\n\ny\n")
             hanging.wait_for(1)
             suite.wait_for("^delivery .*: success: ")
-            wait_until(lambda: "all 1/1" in order(site.home, "list"), why="the mark")
+            wait_until(lambda: "all 1 done, 1 left" in order(site.home, "list"), why="the mark")
             assert queuectl(site.home, "hold", "--domain", "fast.example").returncode == 1
             assert order(site.home, "hold", "--domain", "slow.example") == "held 1 message"
-            assert "remote 1/1" in order(site.home, "list")
+            assert "remote 1 done, 1 left" in order(site.home, "list")
             hanging.release()
             suite.wait_for("^delivery .*: success: ", times=2)
