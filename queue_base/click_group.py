@@ -9,24 +9,16 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
 
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, complain, reason
 from queue_base.shell_completion import answer_shell
+from queue_base.suite_version import suite_version
 
 _OUTPUT = "standard output"
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-
-
-def suite_version() -> str:
-    """Return the version of the suite; `not installed` where it runs from a directory of sources alone."""
-    try:
-        return version("queue-suite")
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -198,9 +198,14 @@ def named_queue(home: Home, name: str) -> Home:
 def take_help(arguments: list[str], text: str, short: bool = True) -> bool:
     """Print the help text on stdout if --help, or -h if `short`, is the only argument; return whether it was.
 
+    Likewise the version of the suite if it is --version; the program's name is the second word of the text.
     `arguments` are those that `take_home` returned. Raises Temporary.
     """
-    if arguments != ["--help"] and not (short and arguments == ["-h"]):
+    if arguments == ["--version"]:
+        from queue_base.suite_version import suite_version
+
+        text = f"{text.split()[1]} {suite_version()}\n"
+    elif arguments != ["--help"] and not (short and arguments == ["-h"]):
         return False
     try:
         # Not sys.stdout, because the injectors exit without flushing it.

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from queue_base.suite_version import suite_version
 from support.processes.forked import BIN
 from support.processes.suite import program
 
@@ -34,6 +35,13 @@ def test_help_is_the_usage_on_stdout_and_exit_0(name: str) -> None:
         return  # It reads logs, and knows no home.
     after_home = ask(name, "--home", "/nowhere", "--help")
     assert (after_home.returncode, after_home.stdout) == (0, shown.stdout)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_program_says_its_version(name: str) -> None:
+    shown = ask(name, "--version")
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert shown.stdout.decode() == f"{name} {suite_version()}\n"
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("queue-inject", "sendmail")])

@@ -7,8 +7,8 @@ import click
 
 from queue_admin.home.chosen import home_of
 from queue_admin.system_accounts import be_owner
-from queue_base.click_group import suite_version
 from queue_base.queue.layout import open_layout
+from queue_base.suite_version import suite_version
 
 ONE_WALK = 1.0  # Seconds for the walk over the queue, if the metrics are printed once.
 PARTS = {"dashboard": "grafana.json", "alerts": "alerts.yml"}

@@ -6,7 +6,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 
 import click
 
-from queue_base.click_group import suite_version
+from queue_base.suite_version import suite_version
 from queue_wire.pipes import job
 
 
