@@ -39,7 +39,7 @@ GAUGES = {
     b"destinations": ("queue_destinations", "Destinations in memory"),
     b"dead": ("queue_destinations_dead", "Dead destinations"),
     b"suspended": ("queue_destination_suspended_recipients", "Recipients deferred since it is dead, of the worst ones"),
-    b"window": ("queue_destination_window", "The present limit of jobs, of the destinations with the most mail"),
+    b"window": ("queue_destination_window", "The present limit of jobs, of those and the busiest destinations"),
     b"in-flight": ("queue_destination_in_flight", "Jobs in flight, of these"),
     b"waiting": ("queue_destination_waiting", "Messages that wait for room, of these"),
     b"turn-worst": ("queue_turn_worst_seconds", "The longest turn of the loop since the start"),

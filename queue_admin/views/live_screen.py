@@ -106,19 +106,20 @@ def _processes(queues: Sequence[LiveQueue]) -> Iterator[str]:
 
 
 def _destinations(queues: Sequence[LiveQueue], most: int) -> Iterator[str]:
-    waiting = _most(queues, b"waiting")
+    dead = _most(queues, b"suspended")
+    names = {(one.name, each.labels) for one, each in dead}
+    waiting = [(one, each) for one, each in _most(queues, b"waiting") if (one.name, each.labels) not in names]
     if waiting:
         yield ""
         yield f"{'waiting':>8}{'in flight':>11}{'window':>8}  destination"
     for one, each in waiting[:most]:
         in_flight, window = (one.reading.number(name, *each.labels) for name in (b"in-flight", b"window"))
         yield f"{each.number:>8.0f}{in_flight:>11.0f}{window:>8.0f}  {_place(one, each)}"
-    dead = _most(queues, b"suspended")
     if dead:
         yield ""
-        yield f"{'deferred':>8}  dead destination"
+        yield f"{'waiting':>8}{'deferred':>10}  dead destination"
     for one, each in dead[:most]:
-        yield f"{each.number:>8.0f}  {_place(one, each)}"
+        yield f"{one.reading.number(b'waiting', *each.labels):>8.0f}{each.number:>10.0f}  {_place(one, each)}"
 
 
 def _most(queues: Sequence[LiveQueue], name: bytes) -> list[tuple[LiveQueue, Figure]]:

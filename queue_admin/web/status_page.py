@@ -33,6 +33,7 @@ LOG_MAX = 256 * 1024
 REMOVAL_MAX = 60
 LONGEST = 300  # Characters of a text from outside.
 LINES_MAX = 600  # Lines of a message's story.
+UNTRIED = "recipients deferred without an attempt"
 MARKS = ("held", "corrupt")
 
 
@@ -200,17 +201,19 @@ def _tiles(reading: Reading) -> Markup:
 
 def _destinations(reading: Reading, base: str) -> list[Markup]:
     rows: list[list[Child]] = []
-    waiting = [each for each in reading.figures if each.name == b"waiting"]
+    dead = {each.labels: each.number for each in reading.figures if each.name == b"suspended"}
+    waiting = [each for each in reading.figures if each.name == b"waiting" and each.labels not in dead]
     for each in sorted(waiting, key=lambda one: (-one.number, one.labels)):
         numbers = [reading.number(name, *each.labels) for name in (b"in-flight", b"window")]
         rows.append([_place(*each.labels), _count(each.number), *map(_count, numbers)])
     body = [tag("h2", "Destinations"), tag("p", tag("a", "All destinations", href=f"{base}/destinations"))]
     if rows:
         body.append(table("In delivery now", ["destination", "waiting", "in flight", "window"], rows, 3))
-    dead = sorted((each for each in reading.figures if each.name == b"suspended"), key=lambda one: -one.number)
     if dead:
-        rows = [[_place(*each.labels), _count(each.number)] for each in dead]
-        body.append(table("Dead", ["destination", "recipients deferred"], rows, 1))
+        left = {labels: (reading.number(b"waiting", *labels), suspended) for labels, suspended in dead.items()}
+        worst = sorted(left.items(), key=lambda one: (-sum(one[1]), one[0]))
+        rows = [[_place(*labels), *map(_count, counts)] for labels, counts in worst]
+        body.append(table("Dead", ["destination", "messages waiting", UNTRIED], rows, 2))
     return body
 
 
@@ -238,21 +241,21 @@ def _daemons(reading: Reading) -> list[Markup]:
     return [tag("h2", "Daemons"), table("Processes", ["program", "pid", "up", "CPU", "memory"], rows, 4)]
 
 
-def destinations(found: Sequence[tuple[str, DestinationFact]], most: int) -> list[Markup]:
-    """Return the content of the page of all destinations; the first `most` are shown."""
+def destinations(found: Sequence[tuple[str, DestinationFact]], most: int, now: float) -> list[Markup]:
+    """Return the content of the page of all destinations at a time; the first `most` are shown."""
     rows: list[list[Child]] = []
     for channel, each in found[:most]:
         state = each.state.decode("ascii")
         mark = tag("span", state, class_="bad") if each.state in (DEAD, PROBED) else state
         # While a probe is in flight, there is no next one; without a time, the next message is the probe.
         when = each.probe if each.state == DEAD else 0 if each.state == PROBED else each.next
-        due = tag("time", moment(when)) if when else "now" if each.state == DEAD else ""
+        due = tag("time", moment(when)) if when > now else "now" if each.state == DEAD else ""
         rows.append(
             [_place(channel.encode(), each.nexthop), mark, due, each.queued + each.on_disk, each.in_flight, each.window,
              each.suspended]
         )  # fmt: skip
     more = f"The first {most} of {len(found)}, those with the most mail." if len(found) > most else ""
-    heads = ["destination", "state", "next", "waiting", "in flight", "window", "deferred"]
+    heads = ["destination", "state", "next", "waiting", "in flight", "window", UNTRIED]
     if not rows:
         return [tag("h2", "Destinations"), tag("p", "queue-send has mail for no destination now.", class_="soft")]
     return [tag("h2", "Destinations"), tag("p", more, class_="soft"), table("All", heads, rows, 4)]

@@ -118,7 +118,7 @@ class StatusSite:
                     return self._say(HTTPStatus.OK, str(error))
                 found.sort(key=lambda one: (-one[1].queued - one[1].on_disk, -one[1].in_flight, one[1].nexthop))
                 self._destinations = time.monotonic(), found
-        return self._page(HTTPStatus.OK, status_page.destinations(found, DESTINATIONS_MAX))
+        return self._page(HTTPStatus.OK, status_page.destinations(found, DESTINATIONS_MAX, time.time()), refresh=True)
 
     def _search(self, query: str) -> Page:
         if not query:

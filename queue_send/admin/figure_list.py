@@ -89,9 +89,10 @@ class FigureList:
         yield from _columns(b"age", counters.ages, (name,))
         yield Figure(b"destinations", len(scheduler.destinations), (name,))
         yield Figure(b"dead", len(scheduler.dead), (name,))
-        for each in nlargest(TOP, islice(scheduler.dead.values(), LOOKED_AT), key=_suspended):
+        dead = nlargest(TOP, islice(scheduler.dead.values(), LOOKED_AT), key=_left)
+        for each in dead:
             yield Figure(b"suspended", each.suspended_count, (name, each.name))
-        for each in nlargest(TOP, _busy(channel), key=_waiting):
+        for each in dict.fromkeys([*nlargest(TOP, _busy(channel), key=_waiting), *dead]):
             labels = (name, each.name)
             yield Figure(b"window", int(each.window), labels)
             yield Figure(b"in-flight", each.in_flight, labels)
@@ -105,8 +106,8 @@ def _busy(channel: Channel) -> list[Destination]:
     return [known[name] for name in names if name in known]
 
 
-def _suspended(destination: Destination) -> int:
-    return destination.suspended_count
+def _left(destination: Destination) -> int:
+    return destination.suspended_count + _waiting(destination)
 
 
 def _waiting(destination: Destination) -> int:

@@ -209,7 +209,7 @@ class Explainer:
         """Yield what keeps mail from a destination besides its window."""
         if destination.dead:
             kind = cause.PROBE_IN_FLIGHT if destination.probing else cause.DESTINATION_DEAD
-            probe, suspended = _time(destination.probe_at), destination.suspended_count
+            probe, suspended = _probe_time(destination, now), destination.suspended_count
             yield Cause(kind, self._kind, probe, suspended, nexthop=destination.name)
         elif destination.next_start(now) > now:
             name = self._slower(destination, now).name
@@ -339,7 +339,7 @@ class Explainer:
         start = each.next_start(now)
         return DestinationFact(
             state=state,
-            probe=_time(each.probe_at) if each.dead and each.probe_at > now else 0,
+            probe=_probe_time(each, now) if each.dead else 0,
             window=int(each.window),
             in_flight=each.in_flight,
             queued=len(each.queue),
@@ -353,6 +353,11 @@ class Explainer:
             relay=b"" if each.relay is None else each.relay.name,
             nexthop=each.name,
         )
+
+
+def _probe_time(destination: Destination, now: float) -> int:
+    """Return the time of the next probe; 0 if its next message is the probe."""
+    return _time(destination.probe_at) if destination.probe_at > now else 0
 
 
 def _time(seconds: float) -> int:

@@ -73,7 +73,7 @@ _SENTENCES = {
     OVERFLOW: (
         "put aside until {nexthop} has room, messages there: {count}; its window is {limit}, jobs in flight: {some}"
     ),
-    DESTINATION_DEAD: "{nexthop} is dead, next probe at {time}; recipients deferred without an attempt: {count}",
+    DESTINATION_DEAD: "{nexthop} is dead, next probe {due}; recipients deferred without an attempt: {count}",
     PROBE_IN_FLIGHT: "{nexthop} is dead, and a probe is in flight; recipients deferred without an attempt: {count}",
     DESTINATION_RATE_LIMITED: "the rate of {nexthop} allows the next message at {time}",
     HELD: "on hold: nothing is tried",
@@ -122,6 +122,7 @@ def describe(cause: Cause) -> str:
     """Return the sentence for a cause: one line of printable ASCII."""
     return _SENTENCES[cause.kind].format(
         time=moment(cause.time),
+        due=f"at {moment(cause.time)}" if cause.time else "now",
         count=cause.number,
         recipients=f"{cause.number} recipient{'s' * (cause.number != 1)}",
         some=cause.some,

@@ -32,7 +32,7 @@ FIGURES: dict[bytes, tuple[str, ...]] = {
     b"destinations": ("channel",),  # Destinations in memory,
     b"dead": ("channel",),  # dead ones,
     b"suspended": ("channel", "nexthop"),  # those with the most recipients deferred without an attempt, and how many.
-    b"window": ("channel", "nexthop"),  # The destinations with the most waiting mail: the present limit of jobs,
+    b"window": ("channel", "nexthop"),  # These, and those with the most waiting mail: the present limit of jobs,
     b"in-flight": ("channel", "nexthop"),  # jobs in flight,
     b"waiting": ("channel", "nexthop"),  # and messages that wait for it.
     b"turns": (),  # Turns of the loop,

@@ -141,6 +141,9 @@ def test_causes_read_as_sentences() -> None:
         Cause(b"waits", b"remote", 1_800_000_000): "waits for its next attempt at 2027-01-15T08:00:00Z",
         Cause(b"flies", b"remote", 0, 1, nexthop=b"a b"): "1 recipient in flight to a_b since 1970-01-01T00:00:00Z",
         Cause(b"window", b"remote", 0, 2, 3, 4, b"c"): "2 recipients waiting at c: its window is 4, jobs in flight: 3",
+        Cause(b"dead", b"remote", 0, 2, nexthop=b"c"): (
+            "c is dead, next probe now; recipients deferred without an attempt: 2"
+        ),
     }
     for cause, sentence in sentences.items():
         assert describe(cause) == sentence

@@ -83,7 +83,7 @@ def test_nothing_from_outside_becomes_markup() -> None:
     story = status_page.message("1-2", lines, {"log": ["<i>line"]})
     pages = [
         full_page(),
-        document("q", "/q", status_page.destinations([("remote", fact)], 10)).decode(),
+        document("q", "/q", status_page.destinations([("remote", fact)], 10, NOW)).decode(),
         document("q", "/q", story, query='"><script>').decode(),
     ]
     for page in pages:
@@ -113,6 +113,19 @@ def test_findings_say_what_is_wrong() -> None:
         assert words in status_page.findings(down), words
     calm = Reading(NOW, [Figure(b"read", 1)], "", [], DiskSpace(50, 100), False, False, None)
     assert "Nothing is wrong" in status_page.findings(calm)
+
+
+def test_a_dead_destination_has_the_messages_that_wait_for_its_probe() -> None:
+    figures = [Figure(b"suspended", 0, (b"remote", b"c.example")), Figure(b"waiting", 23, (b"remote", b"c.example"))]
+    page = str(tag("div", *status(reading()._replace(figures=figures), [], [])))
+    assert "In delivery now" not in page
+    row = page[page.index("<caption>Dead") :]
+    assert "messages waiting" in row and re.findall(r'<td class="number">([^<]*)', row)[:2] == ["23", "0"]
+
+
+def test_a_probe_whose_time_has_passed_is_due_now() -> None:
+    fact = DestinationFact(DEAD, int(NOW) - 1, 1, 0, 23, 0, 300, 0, 0, 0, 0, b"", b"", b"c.example")
+    assert "<td>now</td>" in str(tag("div", *status_page.destinations([("remote", fact)], 300, NOW)))
 
 
 def test_a_rate_has_gaps_where_queue_send_stopped_or_started_anew() -> None:
@@ -341,7 +354,7 @@ def written_pages(place: Path) -> list[Path]:
              "  pending <" + "y" * 300 + ">", "header:", "  Subject: " + "z" * 900]  # fmt: skip
     log = {"log": ["2027-01-15 08:00:00 info msg 457: bytes 2310 from <ann@example.org> qp 8123 uid 1000 " + "w" * 900]}
     bodies = {
-        "destinations": status_page.destinations(facts, 300),
+        "destinations": status_page.destinations(facts, 300, NOW),
         "search": status_page.search_results(found, "2 found in all of the queue."),
         "message": status_page.message("457-1f2k8xw3j0a", iter(lines), log),
     }

@@ -126,6 +126,7 @@ def test_destinations_that_are_dead_or_have_much_mail_are_named(home: Home, send
     found = figures(home)
     assert found[b"dead", b"remote"] == 1
     assert found[b"suspended", b"remote", b"dead.example"] == 1
+    assert found[b"waiting", b"remote", b"dead.example"] == 0
     assert found[b"destinations", b"remote"] == 2
     assert found[b"window", b"remote", b"busy.example"] == found[b"in-flight", b"remote", b"busy.example"] == 1
     assert found[b"waiting", b"remote", b"busy.example"] == 3
