@@ -7,9 +7,9 @@
 A field is forged if it names one of our authserv-ids: nobody but this host may write them, and the message comes from
 elsewhere. The case does not count. The id may stand behind comments, on a folded line, in quotes, with a version behind
 it. A field is also removed if its first FIELD_MAX bytes, or PARTS_MAX words, have no semicolon, or an encoded word is
-in front of it, since nobody can say whose it is. All other bytes go on as they are, so signatures of other fields are
-not broken. The header ends at the first empty line. Where a listener takes bare CRs, a field is looked at in both ways
-in which readers take one: as a space, and as a line end.
+in front of it, or its id is not ASCII (ours with U-labels may be), since nobody can say whose it is. All other bytes go
+on as they are, so signatures of other fields are not broken. The header ends at the first empty line. Where a listener
+takes bare CRs, a field is looked at in both ways in which readers take one: as a space, and as a line end.
 
 A piece costs time in proportion to its length, and at most FIELD_MAX bytes are kept back.
 """
@@ -65,7 +65,7 @@ def authserv_ids(value: bytes) -> frozenset[bytes] | None:
             found.add(word)
         elif part == b";":
             found.add(word)
-            if b"(" in word or _ENCODED in value[: match.end()]:
+            if b"(" in word or _ENCODED in value[: match.end()] or not all(map(bytes.isascii, found)):
                 return None
             return frozenset([each.lower() for each in found])
         elif part != b")":

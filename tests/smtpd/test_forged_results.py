@@ -62,6 +62,8 @@ FORGED = [
     b"Authentication-Results: =?us-ascii?q?mx.example.org=3B_none?=\n",
     b"Authentication-Results: (=?us-ascii?q?=29_mx.example.org=3B_dkim=3Dpass_=28?=) mx.example.net; none\n",
     # Nobody can say whose they are.
+    "Authentication-Results: \uff4dx.example.org; none\n".encode(),
+    "Authentication-Results: mx\u3002example.org 1; none\n".encode(),
     b"Authentication-Results: (never ends; mx.example.org; none\n",
     b'Authentication-Results: "never ends; none\n',
     b"Authentication-Results: " + b"(c)" * FIELD_MAX + b" mx.example.org; none\n",
@@ -76,6 +78,7 @@ FOREIGN = [
     b"Authentication-Results: mx.example.net; dkim=pass\n",
     b"Authentication-Results: mx.example.org.example.net; dkim=pass\n",
     b"Authentication-Results: mx.example.net; x=mx.example.org\n",
+    "Authentication-Results: (\u00fc) mx.example.net; x=\u00fc\n".encode(),
     b"Authentication-Results: mx.example.net (mx.example.org) mx.example.org; none\n",
     b"Authentication-Results: (mx.example.org) mx.example.net; none\n",
     b"Authentication-Results: mx.example.net; " + b"dkim=pass;\n " * FIELD_MAX + b"spf=pass\n",
