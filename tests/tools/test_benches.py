@@ -60,7 +60,7 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         r"messages with their numbers: 50, with an envelope: 50, split 5",
         [],
     ),
-    "report": ("--sizes 0.1 --dir HERE", r"  reports +0.00 GB +[\d.]+ s .* disk +\d+ MB", ["java"]),
+    "report": ("--sizes 0.1 --dir HERE", r"  a batch +[\d.]+ s .* the middle of \d+", ["java"]),
     "run": (
         "--only drain --messages 20 --rounds 1 --on tmpfs --dir HERE",
         r"  memory, at most, MB +[\d.]+ +[\d.]+ +[\d.]+  less",
