@@ -24,7 +24,7 @@ class Reading(NamedTuple):
 
     `figures` is empty if queue-send did not answer, and `trouble` says why then. `slow` and `refused` are the marks of
     in-flow control. `walked` is None if no walk has ended yet. `silent`: the reading itself takes long, so nothing is
-    known.
+    known. `smtpd` are the processes of queue-smtpd that answer, where they were asked, too.
     """
 
     at: float
@@ -36,6 +36,7 @@ class Reading(NamedTuple):
     refused: bool
     walked: Walked | None
     silent: bool = False
+    smtpd: Sequence[ProcessStatus] = ()
 
     def number(self, name: bytes, *labels: bytes) -> float:
         """Return the sum of the figures of a name whose first labels are these."""

@@ -37,14 +37,15 @@ class SmtpdReading(NamedTuple):
     troubles: list[str]
 
 
-def ask_processes(home: Home, with_sessions: bool) -> SmtpdReading:
-    """Ask all processes. The sessions are named by the pid of their process. Raises Temporary."""
+def ask_processes(home: Home, with_sessions: bool, wait: float = ALL_WAIT) -> SmtpdReading:
+    """Ask all processes, within `wait` seconds. The sessions are named by the pid of their process. Raises Temporary.
+    """
     try:
         names = find_abstract(status_prefix(home.run))
     except OSError as error:
         raise Temporary(f"unable to find queue-smtpd: {reason(error)}") from error
     trusted = trusted_users(queue_owner(home))
-    end = time.monotonic() + ALL_WAIT
+    end = time.monotonic() + wait
     found: list[tuple[ProcessStatus, list[SessionStatus]]] = []
     troubles: list[str] = []
     for name in names:

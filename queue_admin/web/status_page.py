@@ -121,6 +121,7 @@ def status(
         body.append(tag("h2", "What is in the queue"))
         body.append(tag("div", *(_ranking(each, base) for each in rankings), class_="pair"))
     body += _daemons(reading)
+    body += _smtpd(reading)
     return body
 
 
@@ -239,6 +240,19 @@ def _daemons(reading: Reading) -> list[Markup]:
     if not rows:
         return []
     return [tag("h2", "Daemons"), table("Processes", ["program", "pid", "up", "CPU", "memory"], rows, 4)]
+
+
+def _smtpd(reading: Reading) -> list[Markup]:
+    head = tag("h2", "queue-smtpd")
+    if not reading.smtpd:
+        return [head, tag("p", "None of its processes runs for this home, or answers.", class_="soft")]
+    rows: list[list[Child]] = [
+        [each.place, each.pid, span(reading.at - each.started), f"{each.sessions} of {each.limit}",
+         each.counters.get("connections", 0), each.counters.get("messages", 0)]
+        for each in reading.smtpd
+    ]  # fmt: skip
+    heads = ["process", "pid", "up", "connections now", "connections", "messages"]
+    return [head, table("Processes of queue-smtpd", heads, rows, 5)]
 
 
 def destinations(found: Sequence[tuple[str, DestinationFact]], most: int, now: float) -> list[Markup]:

@@ -20,6 +20,7 @@ from queue_admin.messages.search import SECONDS, search
 from queue_admin.messages.stored_mail import StoredMail
 from queue_admin.metrics.oldest_walk import Background
 from queue_admin.metrics.reading import Reading, take_reading
+from queue_admin.metrics.smtpd_client import ask_processes
 from queue_admin.printable import precise, visible
 from queue_admin.views.queue_walk import QUEUES, QueueWalk
 from queue_admin.views.ranked_messages import rank
@@ -40,6 +41,7 @@ RANKED_BY = ("sender", "domain")
 REST = 19.0  # How many times as long as a walk for rankings the thread rests after it,
 REST_MIN = 30.0  # and at least so many seconds.
 DESTINATIONS_MAX = 300
+SMTPD_SECONDS = 1.0  # For the answers of queue-smtpd's processes, which take no time unless one hangs.
 DESTINATIONS_SECONDS = 5.0
 LOG_SECONDS = 5.0  # For the search of the log for the lines about a message,
 LOG_LINES = 300  # of which so many are shown.
@@ -105,7 +107,11 @@ class StatusSite:
         return reading._replace(walked=self._oldest.found) if reading.silent else reading
 
     def _read(self) -> Reading:
-        return take_reading(self._home, self._oldest.found)
+        reading = take_reading(self._home, self._oldest.found)
+        try:
+            return reading._replace(smtpd=ask_processes(self._home, False, SMTPD_SECONDS).processes)
+        except Failure:
+            return reading
 
     def _all_destinations(self) -> Page:
         with self._asking:
