@@ -78,6 +78,10 @@ PROOF_SECONDS = 15.0
 _LOOKED_AT = 20
 # Seconds in which nothing passes between a client and queue-ondemand. The latter has a limit for each reply.
 SILENT_SECONDS = 900.0
+# Seconds in which nothing passes, after which the client gives way to another one of the same user that asks for mail,
+# and how often that one looks, half a second apart, whether queue-ondemand has noticed.
+IDLE_SECONDS = 60.0
+_LOOKS = 20
 # Seconds after which a client that is gone is noticed, if it takes its mail: it cannot ask again before.
 GONE_SECONDS = 120
 # Seconds for the TLS handshake.
@@ -184,6 +188,13 @@ class OpenConnections:
                 connection.end(replies.SERVER_BUSY, "no AUTH", now)
                 return True
         return False
+
+    def end_idle_turns(self, user: bytes, now: float) -> bool:
+        """End the connections over which a user takes mail, and nothing passes; return whether there were any."""
+        idle = [each for each in self._open if each.takes_mail_of(user) and each.idle(now) >= IDLE_SECONDS]
+        for connection in idle:
+            connection.end(replies.SERVER_BUSY, "ATRN failed", now)
+        return bool(idle)
 
     def run(self, now: float) -> None:
         """End what is too late. Call it every few seconds."""
@@ -338,6 +349,14 @@ class SmtpConnection:
     def proven(self) -> bool:
         """Whether its client has authenticated, or may relay without."""
         return self._session.trusted
+
+    def takes_mail_of(self, user: bytes) -> bool:
+        """Return whether its client is the server, and takes the mail of a user."""
+        return self._session.reversed and self._session.user == user
+
+    def idle(self, now: float) -> float:
+        """Return for how many seconds nothing has passed between its client and queue-ondemand."""
+        return now - (self._deadline - SILENT_SECONDS)
 
     def state(self) -> str:
         """Return what the session is doing, one of STATES."""
@@ -762,8 +781,15 @@ class SmtpConnection:
         """Answer ATRN; if there is mail, pass it on until all of it is delivered, or the client is gone."""
         queues = [one.queue for one in self._open.links.home.each()]
         client = self._address, self._session.user
-        reversal = self._reversal = Reversal(queues, domains, *client, self._say_for_queue, self._regulate)
-        reply = await reversal.begin()
+        # A client that was cut off asks again before its old connection is known to be gone.
+        looks = _LOOKS if self._open.end_idle_turns(self._session.user, time.monotonic()) else 0
+        while True:
+            reversal = self._reversal = Reversal(queues, domains, *client, self._say_for_queue, self._regulate)
+            reply = await reversal.begin()
+            if reply != replies.TURN_BUSY or not looks or self._session.over:
+                break
+            looks -= 1
+            await asyncio.sleep(0.5)
         now = time.monotonic()
         if self._session.over:
             reversal.close()

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import termios
 import threading
+import time
 from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -335,6 +336,30 @@ def test_a_fetchmail_that_is_killed_leaves_no_connection_that_locks_its_user_out
         [number] = re.findall(rb"smtp (\d+): atrn ", smtpd.log) if smtpd.said(b": atrn ") else []
         smtpd.wait_for(b"smtp %s: end " % number)
         over.set()
+
+
+@pytest.mark.long
+def test_a_host_that_is_silent_for_a_minute_gives_way_to_another_connection_of_its_user(
+    provider: GoodMail, sink: Sink
+) -> None:
+    provider.control("smtpdlimits", "exempt 127.0.0.0/8\n")
+    with Suite(provider.home) as suite, SmtpdDaemon(provider.home, ["odmr"]) as smtpd:
+        send(provider, suite, "i1")
+        with OdmrHost(smtpd) as silent, OdmrHost(smtpd, "another") as other:
+            assert silent.ask() == 250
+            # The greeting and EHLO have a shorter time.
+            silent.connection.sendall(b"220 host.example\r\n")
+            assert silent.connection.recv(1000).startswith(b"EHLO ")
+            silent.connection.sendall(b"250 host.example\r\n")
+            # Nobody takes over a connection through which something has just passed, nor another user ever.
+            assert fetch(smtpd, sink) == 450
+            assert other.ask("customer.example") == 450
+            begun = time.monotonic()
+            # queue-smtpd waits if nobody reads its log.
+            wait_until(lambda: not smtpd.said(b"?") and fetch(smtpd, sink) == 250, 180, "the old connection to end")
+            assert time.monotonic() - begun > 50
+        assert tokens(sink) == ["i1"]
+        smtpd.wait_for(b": end ATRN_failed: ")
 
 
 def test_the_administrator_is_told_that_the_host_has_to_ask(provider: GoodMail) -> None:
