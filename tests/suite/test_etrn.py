@@ -108,7 +108,7 @@ def test_stored_mail_is_listed_and_deleted_and_returned_by_its_long_id(customer:
             "joe@me.example.org", "ann@customer.example",
         ]  # fmt: skip
         queuectl(customer, "stored", "other.example", code=1)
-        queuectl(customer, "stored", "customer.example", "1-1", "--delete", code=100)
+        queuectl(customer, "stored", "customer.example", "1-1", "--delete", code=1)
 
         queuectl(customer, "stored", "customer.example", deleted, "--delete")
         suite.wait_for(rf"^ondemand customer\.example done {deleted}: to ann@customer\.example failure: deleted_by")
