@@ -1,8 +1,8 @@
 """The last result of each recipient of a message: why it is still in the queue. Reads only.
 
 It is what last/B/I has of this very message; a file of an earlier message with the same number has another birth and
-counts for nothing, and so does what cannot be read. A recipient that has not been tried since its nexthop is dead has
-no record: `DeadNexthops` asks queue-send for that, if it runs.
+counts for nothing, and so does what cannot be read. Where the record of a recipient that was not tried, because its
+nexthop is dead, is lost, `DeadNexthops` asks queue-send, if it runs.
 """
 
 import os

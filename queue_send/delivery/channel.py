@@ -31,7 +31,19 @@ from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
 from queue_send.messages.message_files import Piece, Store
 from queue_send.notify.delay import DelayNotifier
-from queue_send.scheduler.model import Action, Alive, Attempt, Dead, Defer, Entry, Expire, Finish, Start, Withdrawn
+from queue_send.scheduler.model import (
+    Action,
+    Alive,
+    Attempt,
+    Dead,
+    Defer,
+    Entry,
+    Expire,
+    Finish,
+    Start,
+    Suspended,
+    Withdrawn,
+)
 from queue_send.scheduler.retry import AGAIN_AFTER, SKIPS, next_attempt, within_lifetime
 from queue_send.scheduler.scheduler import Scheduler
 from queue_wire import logline
@@ -484,6 +496,8 @@ class Channel:
                 self._finish(action.attempt, now)
             elif isinstance(action, Expire):
                 self._verdicts.expire(action.entry)
+            elif isinstance(action, Suspended):
+                self._verdicts.suspend(action.entry, now)
             elif isinstance(action, Withdrawn):
                 self._loader.forget(action.attempt.message)
                 self._delays.forget(action.attempt.message)
@@ -491,6 +505,7 @@ class Channel:
             elif isinstance(action, Dead):
                 self._log.put(logline.destination_dead(action.nexthop, action.interval, action.suspended))
             elif isinstance(action, Alive):
+                self._verdicts.forget_failure(action.nexthop)
                 self._log.put(logline.destination_alive(action.nexthop, action.suspended))
         return started
 

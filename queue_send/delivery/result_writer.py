@@ -4,8 +4,9 @@ queue_wire.files.last_result has the format of a file.
 
 A deferral costs the loop a record in memory. The disk thread packs those of a turn or more, and appends them to the
 files of their messages, without a sync. Nothing depends on them: if the disk refuses, or has no room, or does not keep
-pace, they are lost, mail goes on, and the log has one warning until one can be written again. A recipient that is
-deferred without an attempt, because its nexthop is dead, has no record.
+pace, they are lost, mail goes on, and the log has one warning until one can be written again. Recipients that are
+deferred without an attempt, because their nexthop is dead, have a record, too; there may be very many at once, and
+they leave half the room to the others.
 
 A message whose records are being written does not end before that, so that they never come after its removal.
 """
@@ -70,10 +71,16 @@ class ResultWriter:
         self._refused = False
 
     def keep(
-        self, message: int, channel: str, nexthop: bytes, recipients: list[tuple[int, bytes]], now: float
+        self,
+        message: int,
+        channel: str,
+        nexthop: bytes,
+        recipients: list[tuple[int, bytes]],
+        now: float,
+        tried: bool = True,
     ) -> None:
-        """Add the deferrals of a report, as (offset, text) of each recipient; `write` has them written."""
-        if self._size < PENDING_MAX:
+        """Add deferrals, as (offset, text) of each recipient; `write` has them written. tried: by a report."""
+        if self._size < (PENDING_MAX if tried else PENDING_MAX // 2):
             size = sum([len(text) for _, text in recipients]) + RECORD_BYTES * len(recipients)
             when = self._clock.to_disk(int(now))
             self._pending.setdefault(message, []).append(_Deferred(channel, nexthop, when, recipients, size))

@@ -25,12 +25,15 @@ from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt, Entry
 from queue_wire import logline
 from queue_wire.address import domain_of
+from queue_wire.files.last_result import short_reason
 from queue_wire.pipes.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 MANGLED = b""
 TOO_LONG = b"I'm not going to try again; this message has been in the queue too long.\n"
 EXPIRED_A_TURN = 200  # Recipients; one takes some 10 microseconds.
 WRITTEN_MAX = 1000  # Failures.
+FAILURES_MAX = 1000  # Nexthops of which the last failure is remembered,
+FAILURE_SIZE = 300  # and so many bytes of it.
 NOT_TRIED = b"The destination could not be tried: it is unreachable, or its limits allow no delivery. (#4.4.7)\n"
 
 
@@ -87,6 +90,8 @@ class Verdicts:
         self._config = config
         self._disk = disk
         self._counters = counters
+        # By nexthop: why it could not be reached last, for mail that is suspended while it is dead.
+        self._failures: dict[bytes, bytes] = {}
         self._reported: list[EntryResult] = []
         self._done: dict[Attempt, list[int]] = {}
         # By the first delivery of a job in flight: the recipients whose success was recorded before its end.
@@ -105,6 +110,8 @@ class Verdicts:
         if len(verdicts) != len(entry.recipients):
             verdicts = [(MANGLED, b"")] * len(entry.recipients)
         host_failed = _is_of_nexthop(entry, report) and any(letter == TEMPORARY for letter, _ in verdicts)
+        if host_failed:
+            self._keep_failure(entry.nexthop, next(text for letter, text in verdicts if letter == TEMPORARY))
         result = EntryResult(entry, host_failed, started=True)
         self._reported.append(result)
         early = self._early.pop(first, set())
@@ -125,6 +132,25 @@ class Verdicts:
         if deferred and entry.attempt.message not in self._store.absent:
             self._results.keep(entry.attempt.message, self._kind, entry.nexthop, deferred, now)
         self._counters.end_job(now - entry.started, now - entry.attempt.birth, len(verdicts), result.done)
+
+    def _keep_failure(self, nexthop: bytes, text: bytes) -> None:
+        self._failures.pop(nexthop, None)
+        self._failures[nexthop] = short_reason(text)[:FAILURE_SIZE]
+        if len(self._failures) > FAILURES_MAX:
+            del self._failures[next(iter(self._failures))]
+
+    def forget_failure(self, nexthop: bytes) -> None:
+        """Forget why a nexthop could not be reached: it is alive again."""
+        self._failures.pop(nexthop, None)
+
+    def suspend(self, entry: Entry, now: float) -> None:
+        """Keep, as the last result of recipients that are deferred without an attempt, that their nexthop is dead."""
+        if entry.attempt.message in self._store.absent:
+            return
+        failure = self._failures.get(entry.nexthop, b"")
+        text = b"delivery temporarily suspended: %s is dead%s" % (entry.nexthop, failure and b": " + failure)
+        deferred = [(offset, text) for offset, _ in entry.recipients]
+        self._results.keep(entry.attempt.message, self._kind, entry.nexthop, deferred, now, tried=False)
 
     def add_successes(self, entry: Entry, first: int, verdicts: list[tuple[bytes, bytes]]) -> None:
         """Log the successes of a job that goes on, and mark them: a crash before its end repeats none of them."""

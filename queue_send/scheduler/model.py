@@ -128,6 +128,12 @@ class Expire(NamedTuple):
     entry: Entry
 
 
+class Suspended(NamedTuple):
+    """The recipients of the entry are deferred without an attempt, because their destination is dead."""
+
+    entry: Entry
+
+
 class Defer(NamedTuple):
     """The attempt is over and recipients are left.
 
@@ -164,4 +170,4 @@ class Alive(NamedTuple):
     suspended: int
 
 
-Action = Start | Expire | Defer | Finish | Withdrawn | Dead | Alive
+Action = Start | Expire | Suspended | Defer | Finish | Withdrawn | Dead | Alive

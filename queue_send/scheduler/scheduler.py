@@ -51,6 +51,7 @@ from queue_send.scheduler.model import (
     Recipient,
     Settings,
     Start,
+    Suspended,
     Withdrawn,
 )
 from queue_send.scheduler.nexthop import address_holder
@@ -866,6 +867,7 @@ class Scheduler:
             return
         destination.suspended_count += count
         attempt.deferred += count
+        self._actions.append(Suspended(entry))
         # Over the limit the oldest suspended message of the destination is forgotten, or this one if it has none.
         if self._suspended_count < SUSPENDED_MAX or self._take_suspended(destination) is not None:
             destination.suspended.put(attempt.message)

@@ -127,7 +127,7 @@ def test_a_report_that_made_no_sense_is_said_so_and_a_success_and_a_failure_leav
         assert not file(home, "last", done).exists() and not file(home, "last", failed).exists()
 
 
-def test_mail_for_a_dead_nexthop_leaves_no_file(home: Home) -> None:
+def test_mail_for_a_dead_nexthop_has_its_last_failure_as_the_reason(home: Home) -> None:
     Path(home.control, "destinationcohorts").write_text("1\n")
     Path(home.control, "destinationinitial").write_text("1\n")
     messages = [classified_message(home, remote=[b"b@dead.example"]) for _ in range(5)]
@@ -136,10 +136,12 @@ def test_mail_for_a_dead_nexthop_leaves_no_file(home: Home) -> None:
         send.wait_for(r"dest dead\.example dead: .*")
         later = time.time() + 60
         wait_until(lambda: all(file(home, "remote", each).stat().st_mtime > later for each in messages), why="deferral")
-        # The disk thread writes it when it has the time.
-        wait_until(lambda: any(file(home, "last", each).exists() for each in messages), why="the result")
+        # The disk thread writes them when it has the time.
+        wait_until(lambda: all(file(home, "last", each).exists() for each in messages), why="the results")
         send.fence()
-    assert sum(file(home, "last", each).exists() for each in messages) == 1
+    kept = [file(home, "last", each).read_bytes() for each in messages]
+    assert all(b"connection refused\n" in each for each in kept)
+    assert sum(b"suspended: dead.example is dead: connection refused\n" in each for each in kept) == 4
 
 
 def test_a_disk_that_refuses_costs_one_warning_and_no_mail(home: Home) -> None:
