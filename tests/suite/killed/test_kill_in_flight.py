@@ -5,6 +5,7 @@ Both ways of a message are tried: classified before it is delivered (`classifyaf
 """
 
 import os
+import re
 import signal
 import subprocess
 from collections import Counter
@@ -159,7 +160,12 @@ def test_an_original_qmail_finds_exactly_those_whose_delivery_a_stop_has_not_let
         with Suite(site.home) as suite:
             bulk(site.home, letters, group=50)
             wait_until(lambda: suite.count(": success: ") == ENDED, 60, "the log of those that have ended")
-            wait_until(lambda: statuses(suite)[-1].endswith(f" remote {places}/{places}"), 60, "all places to be taken")
+            # One submitter leaves a sixteenth of them.
+            busy = re.compile(rf" remote (\d+)/{places}$")
+            wait_until(
+                lambda: (found := busy.search(statuses(suite)[-1])) and int(found[1]) >= places * 7 // 8, 60,
+                "nearly all places to be taken",
+            )  # fmt: skip
             suite.signal(signal.SIGTERM)
             suite.wait_for("status: .*exitasap")
             sink.release()
@@ -189,7 +195,7 @@ def test_an_original_qmail_takes_over_mail_of_a_lower_class_after_a_stop_and_und
     bulk(site.home, waiting, group=50)
     assert site.kinds()["priority"] == count
     classified = [path.read_bytes() for path in Path(site.home.queue, "info").glob("*/*")]
-    assert len(classified) == count and {data[-6:] for data in classified} == {b"Pbulk\0"}
+    assert len(classified) == count and all(b"\0Pbulk\0" in data for data in classified)
     assert owed_by_qmail(site.home).keys() == pairs_of(deferred)
 
     undo(site.home, qmail_accounts(), todo="flat")
