@@ -218,7 +218,9 @@ def test_of_a_thousand_hosts_that_ask_at_once_some_get_their_mail_and_the_rest_c
             # Of a burst some are refused because it is one, and a place stays free.
             most = min(len(waiting), REVERSALS_MAX)
             assert most * 3 // 4 <= len(started) <= most
-            assert late <= {(451, b"4.3.0 Unable to process ATRN request now")}
+            # The time for a first command is short, and this machine may be busy.
+            busy = (421, b"4.4.2 Timeout exceeded")
+            assert late <= {(451, b"4.3.0 Unable to process ATRN request now"), busy}
             if not rounds:
                 # While these hosts say nothing, all others are served.
                 with smtpd.smtp(1) as client:

@@ -74,6 +74,8 @@ def _swap(site: Site) -> None:
 @pytest.mark.exhaustive
 def test_a_copy_of_a_live_queue_and_the_original_together_have_every_message(site: Site) -> None:
     site.control("locals", f"{LOCAL}\n")
+    # As init makes it: the copy has the mode of the original.
+    os.chmod(f"{site.home.queue}/maildrop", 0o3733)
     with Suite(site.home):
         for number in range(COUNT):
             assert enqueue(site.home, b"a@example.org", [_to(f"m{number}")], _body(f"m{number}")).returncode == 0
