@@ -69,9 +69,9 @@ def test_a_message_is_refused_where_the_file_system_gives_it_a_number_that_queue
     found = os.fstat
 
     def look(handle: int) -> os.stat_result:
-        status = list(found(handle))
-        status[1] = ID_MAX + 1
-        return os.stat_result(status)
+        status = found(handle)
+        fields = [*status[:1], ID_MAX + 1, *status[2:]]
+        return os.stat_result(fields, {"st_mtime_ns": status.st_mtime_ns})
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fstat", look)
