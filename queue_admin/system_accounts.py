@@ -44,7 +44,11 @@ def group_gid(name: str) -> int | None:
 
 
 def ensure_accounts() -> tuple[Owner, list[str]]:
-    """Make the missing group and accounts; return the ids of account queue and what was made. Raises Permanent."""
+    """Make the missing groups and accounts; return the ids of account queue and what was made. Raises Permanent.
+
+    The account of queue-smtpd is made here, too, though nobody may want that: the daemons look at their start who may
+    speak for others. It has a group of its own, and may read nothing of the queue.
+    """
     made = []
     if group_gid(QUEUE_ACCOUNT) is None:
         _run("groupadd", "--system", QUEUE_ACCOUNT)
@@ -53,7 +57,11 @@ def ensure_accounts() -> tuple[Owner, list[str]]:
         if account_uid(name) is None:
             _run("useradd", *_USER_OPTIONS, "--home-dir", "/nonexistent", "--gid", QUEUE_ACCOUNT, name)
             made.append(f"account {name}")
-    return _checked_owner(), made
+    owner = _checked_owner()
+    found, more = _own_account(SMTPD_ACCOUNT, "/nonexistent", owner)
+    if found.gid == owner.gid:
+        raise Permanent(f"unable to use account {SMTPD_ACCOUNT}: its group must not be {QUEUE_ACCOUNT}'s")
+    return owner, made + more
 
 
 def ensure_alias_account(home: Home, owner: Owner) -> tuple[Owner, list[str]]:
@@ -67,20 +75,6 @@ def ensure_alias_account(home: Home, owner: Owner) -> tuple[Owner, list[str]]:
     if os.path.isdir(home.alias) and os.stat(home.alias).st_uid not in (owner.uid, account_uid(ALIAS_ACCOUNT)):
         return owner, []
     return _own_account(ALIAS_ACCOUNT, home.alias, owner)
-
-
-def ensure_smtpd_account(owner: Owner) -> list[str]:
-    """Make the account of queue-smtpd if it is missing; return what was made. Raises Permanent.
-
-    It has a group of its own, and may read nothing of the queue. It is not needed if the queue does not belong to
-    account `queue`: then queue-smtpd runs as the user who starts it.
-    """
-    if myself().uid != 0 or owner.uid != account_uid(QUEUE_ACCOUNT):
-        return []
-    found, made = _own_account(SMTPD_ACCOUNT, "/nonexistent", owner)
-    if found.gid == owner.gid:
-        raise Permanent(f"unable to use account {SMTPD_ACCOUNT}: its group must not be {QUEUE_ACCOUNT}'s")
-    return made
 
 
 def smtpd_owner(owner: Owner) -> Owner:

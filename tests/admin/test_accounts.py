@@ -12,7 +12,7 @@ import pytest
 from support.tools import need, need_private_mounts, need_shared_python
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("bin", "tests", "setup.cfg", "README.md")
+CODE = ("bin", "tests", "setup.cfg")
 LIBRARIES = ("pyinotify", "dns", "uvloop", "psutil", "click", "cdblib")
 
 # The namespace is private to these processes, so the real /etc keeps its accounts.

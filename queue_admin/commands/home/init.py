@@ -17,12 +17,11 @@ from queue_admin.system_accounts import (
     account_uid,
     choose_owner,
     ensure_alias_account,
-    ensure_smtpd_account,
     group_gid,
     myself,
     smtpd_owner,
 )
-from queue_base.accounts import QUEUE_ACCOUNT, Owner, make_greylist_directory
+from queue_base.accounts import QUEUE_ACCOUNT, SMTPD_ACCOUNT, Owner, make_greylist_directory
 from queue_base.daemon.processes import program_path
 from queue_base.errors import Permanent, complain
 from queue_base.home import Home
@@ -77,8 +76,8 @@ def command(
 
     HOME is by default that of --home, else QUEUE_HOME, else /var/queue.
 
-    Run by root, it also makes the accounts `queue`, `queuer` and `queuea` if they are missing. Run again, it makes
-    what is missing and changes nothing else: it warns of a file that says otherwise than the options. At last it
+    Run by root, it also makes the accounts `queue`, `queuer`, `queuea` and `queued` if they are missing. Run again, it
+    makes what is missing and changes nothing else: it warns of a file that says otherwise than the options. At last it
     checks that these accounts can read the installation.
 
     A network file system is refused, since locks and inode numbers may fail on it.
@@ -107,6 +106,7 @@ def command(
     if not network or os.path.lexists(f"{where.control}/{CONTROL}"):
         for one in where.each():
             check_file_system(one)
+    existed = os.path.isdir(where.owned)
     owner, accounts = choose_owner(where, as_me)
     alias, account = ensure_alias_account(where, owner)
     report(accounts + account, "made")
@@ -116,8 +116,9 @@ def command(
     report(made, "made")
     for remark in remarks:
         complain("queuectl", f"warning: {remark}; queuectl config set changes it")
+    if existed and f"account {SMTPD_ACCOUNT}" in accounts:
+        complain("queuectl", f"warning: if the suite runs, restart it: it knows account {SMTPD_ACCOUNT} from then on")
     if smtpd_service:
-        report(ensure_smtpd_account(owner), "made")
         with unable_to("make", where.greylist):
             if make_greylist_directory(where, smtpd_owner(owner)):
                 report([where.greylist], "made")
