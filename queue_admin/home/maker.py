@@ -43,7 +43,10 @@ class Maker:
                 self._make_directory(parent, f"{name}.new", mode, buckets, path)
                 os.rename(f"{name}.new", name, src_dir_fd=parent, dst_dir_fd=parent)
                 self.made.append(path)
-            self._record(parent, path)  # Also if it is there: its maker may have been killed before it was durable.
+            # Also if it is there: its maker may have been killed before it was durable. But a mount point is not of our
+            # making, and what is above it may be the read-only root of a container.
+            if os.stat(name, dir_fd=parent).st_dev == os.fstat(parent).st_dev:
+                self._record(parent, path)
         if there:
             for number in range(buckets):
                 self.directory(f"{path}/{number}", mode)
