@@ -204,6 +204,38 @@ def test_the_commands_of_the_readme_make_a_queue_that_delivers_its_first_mails(m
         [ $(ls ~ann/Maildir/new | wc -l) = 2 ]""")
 
 
+FROM_QMAIL = Page(
+    "docs/from-qmail.md",
+    scripts={"exec /opt/queue-suite/bin/queue-enqueue": "/var/qmail/bin/qmail-queue"},
+    # A home with mail, and qmail's accounts.
+    before={
+        "queuectl adopt /var/qmail": """
+            groupadd -g 60020 qmail
+            number=60010
+            for account in qmailq qmails qmailr alias; do
+                useradd -u $number -g qmail $account
+                number=$((number + 1))
+            done
+            PYTHONPATH=$(echo /src/tests:/src $(echo /libraries/*) | tr ' ' :) python3 -c '
+from pathlib import Path
+from support.inject.qmail_queue import QmailQueue
+QmailQueue(Path("/var/qmail")).fill()'"""
+    },
+    after={"queuectl adopt --undo": "queuectl adopt /var/qmail && mkdir /var/qmail/bin"},
+)
+
+
+def test_the_commands_of_from_qmail_take_a_home_over_give_it_back_and_put_a_script_in_place_of_qmail_queue(
+    machine: Machine,
+) -> None:
+    install(machine)
+    Walk(FROM_QMAIL, machine).run()
+    machine.must("""queuectl --home /var/qmail list | wc -l >/tmp/before
+        printf 'Fme@example.org\\0Tyou@example.net\\0\\0' >/tmp/envelope
+        echo hello | sh /var/qmail/bin/qmail-queue 1</tmp/envelope
+        [ $(queuectl --home /var/qmail list | wc -l) = $(($(cat /tmp/before) + 1)) ]""")
+
+
 # The suite's commands in tables: what their placeholders stand for, and those that are not run.
 PLACEHOLDERS = {
     "ID": "$ID",
