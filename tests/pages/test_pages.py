@@ -236,6 +236,44 @@ def test_the_commands_of_from_qmail_take_a_home_over_give_it_back_and_put_a_scri
         [ $(queuectl --home /var/qmail list | wc -l) = $(($(cat /tmp/before) + 1)) ]""")
 
 
+INSTALL = Page(
+    "docs/install.md",
+    texts={"queue-suite 0.1.0, compiled": "what queuectl version prints; tests/tools/test_compiled.py has it"},
+    left={
+        "apt-get ": NO_PACKAGES,
+        "packaging/deb": "tests/tools/test_deb.py makes and installs the package",
+        "QUEUE_SUITE_COMPILE=1": "it takes minutes, and a compiler; tests/run --compiled",
+        "queuectl init /var/queue --service /etc/systemd/system": "there is no systemd; tests/admin/home/ runs the units",
+        "systemctl": "there is no systemd",
+        "MANPATH=": "not every machine has man; tests/tools/test_manual.py reads the pages",
+        "svc -dx": "it is for daemontools alone",
+        "for file in /usr/sbin/sendmail": "/usr is read-only",
+        "[ -e /usr/lib/sendmail ]": "/usr is read-only",
+        "/opt/queue-suite/bin/pip install '.[": NO_PACKAGES,
+    },
+    replaced=QUICK,
+    before={
+        "ln -s /etc/queue-suite": START_RUNIT,
+        "queuectl init /var/queue --service /run/service": "mkdir /run/service",  # s6-svscan's.
+        # What is removed at the end: the services of both, as smtp-server.md makes them.
+        "rm /etc/service": """queuectl init /var/queue --smtpd-service /etc/queue-smtpd --kind runit
+            ln -s /etc/queue-smtpd /etc/service/queue-smtpd
+            until [ -e /var/log/queue-smtpd/current ]; do sleep 0.1; done""",
+    },
+    after={
+        "ln -s /etc/queue-suite": UP,
+        # runsvdir looks every five seconds.
+        "rm /etc/service": "until ! grep -qzx runsv /proc/[0-9]*/cmdline 2>/dev/null; do sleep 0.1; done",
+    },
+)
+
+
+def test_the_commands_of_install_up_to_the_removal(machine: Machine) -> None:
+    for command in ("runsvdir", "svlogd", "s6-log"):
+        need(command)
+    Walk(INSTALL, machine).run()
+
+
 # The suite's commands in tables: what their placeholders stand for, and those that are not run.
 PLACEHOLDERS = {
     "ID": "$ID",
