@@ -115,6 +115,7 @@ SMTP_SERVER = Page(
         "550 5.7.1 Your address": "a reply, not a command; tests/smtpd/test_dnslists.py looks at it",
         '{"process"': "JSON, shortened; tests/smtpd/test_smtpd_status.py looks at it",
         '{"session"': "JSON; tests/smtpd/test_smtpd_status.py looks at it",
+        "[queue-smtpd]": "a jail of fail2ban; tests/peers/test_fail2ban.py runs it",
         "smtp start": "lines of the log; tests/spark/match/test_smtp_log.py looks at them",
     },
     controls={
@@ -132,6 +133,7 @@ SMTP_SERVER = Page(
     left={
         "systemctl": "there is no systemd",
         "queuectl init /var/queue --smtpd-service /etc/systemd/system": "there is no systemd",
+        "fail2ban-regex": "fail2ban is not installed everywhere; tests/peers/test_fail2ban.py runs it",
     },
     replaced={
         "| less": "",
