@@ -15,5 +15,5 @@ def missing(error: ImportError) -> Permanent:
     """Return the failure for a package that an extra of ours would bring."""
     name = (error.name or str(error).rpartition("'")[0].rpartition("'")[2]).partition(".")[0]
     return Permanent(
-        f"unable to load {name}: {error}; install it with pip install 'queue-suite[spark]', then run this again"
+        f"unable to load {name}: {error}; install it with bin/setup-suite DIRECTORY spark, then run this again"
     )

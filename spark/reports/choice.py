@@ -42,7 +42,7 @@ def _check_duckdb() -> None:
         import duckdb  # noqa: F401 - whether it can be loaded
     except ImportError as error:
         raise Permanent(
-            f"unable to load duckdb: {error}; install it with pip install 'queue-suite[report]', then run this again"
+            f"unable to load duckdb: {error}; install it with bin/setup-suite DIRECTORY report, then run this again"
         ) from error
 
 
@@ -50,10 +50,10 @@ def _no_engine(lake: str, kind: str) -> Permanent:
     if kind == "auto" and local_path(lake) is not None:
         return Permanent(
             "unable to load duckdb or pyspark: neither is installed; "
-            "pip install 'queue-suite[report]' or 'queue-suite[spark]', then run this again"
+            "bin/setup-suite DIRECTORY report, or spark, then run this again"
         )
     return Permanent(
-        "unable to load pyspark: it is not installed; install it with pip install 'queue-suite[spark]', "
+        "unable to load pyspark: it is not installed; install it with bin/setup-suite DIRECTORY spark, "
         "then run this again"
     )
 

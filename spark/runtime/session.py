@@ -186,7 +186,7 @@ def _start(master: str | None, wanted: Mapping[str, str], little: bool, make: bo
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise Permanent(
-            f"unable to load pyspark: {error}; install it with pip install 'queue-suite[spark]', then run this again"
+            f"unable to load pyspark: {error}; install it with bin/setup-suite DIRECTORY spark, then run this again"
         ) from error
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     start = Start()

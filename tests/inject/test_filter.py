@@ -277,7 +277,7 @@ def test_the_filter_in_the_docs_signs_refuses_and_queues(home: Home, tmp_path: P
     tools.mkdir()
     script(tools / "spamc", "! grep -q VIAGRA\n")
     script(tools / "queue-enqueue", f'exec {sys.executable} {BIN}/queue-enqueue "$@"\n')
-    text = re.sub("/opt/queue-suite/bin|/usr/bin", str(tools), textwrap.dedent(text))
+    text = re.sub("/opt/queue-suite/programs|/usr/bin", str(tools), textwrap.dedent(text))
     text = text.replace("/tmp/queue-filter", f"{tmp_path}/queue-filter")
     named = tmp_path / "filter"
     named.write_text(text)

@@ -16,11 +16,13 @@ NO_PACKAGES = "the machine has no network; what it would install is there"
 RELAY = "127.0.0.1:2500"
 # pip and the network are left out: the libraries are those that run the tests.
 QUICK = {
-    "python3 -m venv /opt/queue-suite": "python3 -m venv --without-pip /opt/queue-suite",
-    "/opt/queue-suite/bin/pip install .": r"""
-        packages=$(echo /opt/queue-suite/lib/python3*/site-packages)
+    "bin/setup-suite /opt/queue-suite": r"""
+        python3 -m venv --without-pip /opt/queue-suite.1
+        packages=$(echo /opt/queue-suite.1/lib/python3*/site-packages)
         cp -rp queue_* $packages
         printf '%s\n' /libraries/* >$packages/libraries.pth
+        bin/setup-programs /opt/queue-suite.1/bin
+        ln -s queue-suite.1 /opt/queue-suite
         """,
 }
 START_RUNIT = "mkdir -p /etc/runit/runsvdir/current; (runsvdir -P /etc/service >/run/runsvdir 2>&1 &)"
@@ -39,14 +41,14 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 SEND = """send() {
     for number in $(seq "$2"); do
         printf 'From %s\\nTo: you@example.net\\nSubject: %d\\n\\nbuy\\n\\n' "$1" "$number"
-    done | su "$1" -c '/opt/queue-suite/bin/queue-inject --batch mbox' >/run/batch
+    done | su "$1" -c '/opt/queue-suite/programs/queue-inject --batch mbox' >/run/batch
 }
 """
 FIRST_HOUR = Page(
     "docs/first-hour.md",
     left={
         "apt-get ": NO_PACKAGES,
-        "PATH=/opt/queue-suite/bin:$PATH": "the package was not installed",
+        "PATH=/opt/queue-suite/programs:$PATH": "the package was not installed",
         "systemctl daemon-reload": "there is no systemd",
         "systemctl enable": "there is no systemd",
         "systemctl status": "there is no systemd",
@@ -112,6 +114,7 @@ SMTPD = """cd /var/queue
 SMTP_SERVER = Page(
     "docs/smtp-server.md",
     texts={
+        "[queue-smtpd]": "a jail of fail2ban",
         "550 5.7.1 Your address": "a reply, not a command; tests/smtpd/test_dnslists.py looks at it",
         '{"process"': "JSON, shortened; tests/smtpd/test_smtpd_status.py looks at it",
         '{"session"': "JSON; tests/smtpd/test_smtpd_status.py looks at it",
@@ -176,7 +179,7 @@ README = Page(
     replaced={
         **QUICK,
         "relay.example.net:25": RELAY,
-        "maildirmake ~/Maildir": "su - ann -c '/opt/queue-suite/bin/maildirmake ~/Maildir'",
+        "maildirmake ~/Maildir": "su - ann -c '/opt/queue-suite/programs/maildirmake ~/Maildir'",
         "queue-start --home /var/queue": """
             (exec env --default-signal=INT queue-start --home /var/queue >/run/log 2>&1) &
             until grep -q 'status: local 0/10' /run/log; do sleep 0.1; done
@@ -211,7 +214,7 @@ def test_the_commands_of_the_readme_make_a_queue_that_delivers_its_first_mails(m
 
 FROM_QMAIL = Page(
     "docs/from-qmail.md",
-    scripts={"exec /opt/queue-suite/bin/queue-enqueue": "/var/qmail/bin/qmail-queue"},
+    scripts={"exec /opt/queue-suite/programs/queue-enqueue": "/var/qmail/bin/qmail-queue"},
     # A home with mail, and qmail's accounts.
     before={
         "queuectl adopt /var/qmail": """
@@ -254,7 +257,7 @@ INSTALL = Page(
         "svc -dx": "it is for daemontools alone",
         "for file in /usr/sbin/sendmail": "/usr is read-only",
         "[ -e /usr/lib/sendmail ]": "/usr is read-only",
-        "/opt/queue-suite/bin/pip install '.[": NO_PACKAGES,
+        "bin/setup-suite /opt/queue-suite spark report": NO_PACKAGES,
     },
     replaced=QUICK,
     before={
@@ -310,7 +313,7 @@ def test_the_commands_that_come_in_the_place_of_postfix_s_and_qmail_s(machine: M
     machine.must("""kill $(cat /run/sink.pid)
         printf '=kim:kim:1500:1500:/home/ann:::\\n.\\n' >/var/queue/users/assign
         echo 'lee: ann' >/etc/aliases
-        ln -s sendmail /opt/queue-suite/bin/mailq""")
+        ln -s sendmail /opt/queue-suite/programs/mailq""")
     found = {text for name in ("docs/from-qmail.md", "docs/from-postfix.md") for text in table_commands(name)}
     assert len(found) > 40 and set(LEFT) < found
     failed = []
@@ -328,11 +331,11 @@ def test_the_commands_that_come_in_the_place_of_postfix_s_and_qmail_s(machine: M
 
 def install(machine: Machine) -> None:
     """Install the suite, make a home, and run it under runit."""
-    machine.must("\n".join([*QUICK.values(), "bin/setup-programs /opt/queue-suite/bin"]))
-    machine.must(f"""PATH=/opt/queue-suite/bin:$PATH
+    machine.must("\n".join(QUICK.values()))
+    machine.must(f"""PATH=/opt/queue-suite/programs:$PATH
         queuectl init /var/queue --me mail.example.org --local example.org
         echo :{RELAY} >/var/queue/control/smtproutes
-        su - ann -c '/opt/queue-suite/bin/maildirmake ~/Maildir'
+        su - ann -c '/opt/queue-suite/programs/maildirmake ~/Maildir'
         queuectl init /var/queue --service /etc/queue-suite --kind runit
         {SINK}
         {START_RUNIT}

@@ -66,6 +66,11 @@ def test_each_control_file_is_in_section_5_with_its_default_and_range() -> None:
         assert file.range in entry
 
 
+def test_no_page_shows_the_markup_of_its_source() -> None:
+    for name, text in all_pages().items():
+        assert "`" not in text, name
+
+
 def test_mandoc_has_nothing_to_say_and_pages_that_are_referred_to_exist() -> None:
     words = [need("mandoc"), "-T", "lint", *map(str, PAGES.values())]
     ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)

@@ -75,7 +75,7 @@ def test_without_what_a_build_needs_one_line_says_how_to_get_it(
     assert (done.returncode, done.stderr) == (
         100,
         f"queue-report: fatal: unable to load {module}: No module named '{module}'; install it with "
-        "pip install 'queue-suite[spark]', then run this again\n",
+        "bin/setup-suite DIRECTORY spark, then run this again\n",
     )
 
 

@@ -204,7 +204,7 @@ def test_where_neither_engine_is_installed_both_are_named(lake: Path) -> None:
     command = [sys.executable, "-c", blocked, str(ROOT), "show", "overall", "--lake", str(lake)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (said.returncode, said.stdout, said.stderr.count("\n")) == (100, "", 1)
-    assert "pip install 'queue-suite[report]'" in said.stderr and "queue-suite[spark]" in said.stderr
+    assert "bin/setup-suite DIRECTORY report, or spark, " in said.stderr
 
 
 @pytest.fixture(scope="module")

@@ -388,8 +388,9 @@ _HOME = [
 
 
 def _marked(text: str) -> str:
-    """Return the plain text of a program as Markdown: its options are code."""
-    return re.sub(r"(?<![\w`-])(-{1,2}[A-Za-z][\w-]*)", r"`\1`", text)
+    """Return the plain text of a program as Markdown: its options are code, also alone."""
+    found = re.compile(r"`[^`]+`|(?<![\w-])(-{1,2}[A-Za-z][\w-]*)")
+    return found.sub(lambda match: f"`{match[1]}`" if match[1] else match[0], text)
 
 
 def _exit_codes(name: str, codes: str, program_: Program) -> list[str]:

@@ -27,10 +27,6 @@ mount -t tmpfs -o mode=755 none "$place"
 mkdir "$place/upper" "$place/work" "$place/root"
 root=$place/root
 mount -t overlay overlay -o "lowerdir=/,upperdir=$place/upper,workdir=$place/work" "$root" || exit 77
-for shown; do
-    mkdir -p "$root$shown"
-    mount --bind "$shown" "$root$shown"
-done
 mount -t proc proc "$root/proc"
 mount -t sysfs sysfs "$root/sys"
 case $unified in
@@ -48,9 +44,14 @@ for device in null zero full random urandom tty; do
     mount --bind "/dev/$device" "$root/dev/$device"
 done
 mkdir "$root/dev/pts" "$root/dev/shm"
+mount -t tmpfs -o mode=1777 none "$root/dev/shm"
 mount -t devpts -o newinstance,ptmxmode=666 none "$root/dev/pts"
 ln -s pts/ptmx "$root/dev/ptmx"
 ln -s /proc/self/fd "$root/dev/fd"
+for shown; do
+    mkdir -p "$root$shown"
+    mount --bind "$shown" "$root$shown"
+done
 rm -f "$root"/etc/systemd/system/*.wants/*
 echo 0123456789abcdef0123456789abcdef >"$root/etc/machine-id"
 mkdir -p "$root/mnt"
@@ -66,9 +67,13 @@ NAMESPACES += ["--uts", "--ipc", "--net", "--cgroup"]
 
 
 class RunningSystemd:
-    """It runs from `with` to its end. `shown` are directories on other file systems than the root that it is to see."""
+    """It runs from `with` to its end. `shown` are directories on other file systems than the root that it is to see.
+
+    `variables` are more of the environment of what is run.
+    """
 
     def __init__(self, place: Path, *shown: Path) -> None:
+        self.variables: Mapping[str, str] = {}
         need_private_mounts()
         for command in ("ip", "nsenter", "systemctl", "unshare"):
             need(command)
@@ -97,12 +102,10 @@ class RunningSystemd:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._end()
 
-    def run(
-        self, script: str, *, check: bool = True, seconds: float = 280, variables: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, script: str, *, check: bool = True, seconds: float = 280) -> subprocess.CompletedProcess[str]:
         """Run a script of sh as root, each command of which must succeed unless `check` is false."""
         words = [*self._enter, "env", "-i", "HOME=/root", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
-        words += [f"{name}={value}" for name, value in (variables or {}).items()]
+        words += [f"{name}={value}" for name, value in self.variables.items()]
         done = subprocess.run(
             [*words, "sh", "-e" if check else "+e"],
             input=script,
