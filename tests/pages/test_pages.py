@@ -114,7 +114,6 @@ SMTPD = """cd /var/queue
 SMTP_SERVER = Page(
     "docs/smtp-server.md",
     texts={
-        "[queue-smtpd]": "a jail of fail2ban",
         "550 5.7.1 Your address": "a reply, not a command; tests/smtpd/test_dnslists.py looks at it",
         '{"process"': "JSON, shortened; tests/smtpd/test_smtpd_status.py looks at it",
         '{"session"': "JSON; tests/smtpd/test_smtpd_status.py looks at it",
