@@ -88,8 +88,8 @@ def test_uid_and_submitter_are_in_the_notice_and_in_info_also_of_mail_that_is_cl
         for _ in range(2):
             todo.notice()
             found.append(todo.arrived)
-        third = queue_message(home, [b"b@example.net"], uid=1007, submitter=SUBMITTER)
         todo.tell(ANNOUNCE)
+        third = queue_message(home, [b"b@example.net"], uid=1007, submitter=SUBMITTER)
         found.append(todo.announced())
         todo.write(pack_request(ClassifyRequest(third, 0)))
         assert todo._sent() == ClassifyAnswer(third, True)
