@@ -32,6 +32,8 @@ SCANNED = b"SCANNED"  # The domain of ids that a scan has found. Those of recipi
 LOWER_MAX = 20_000  # The most ids of a lower class that are known.
 LOWER_SLICE = 1000  # Names that the disk thread reads at a time.
 FOUND = -1.0  # In the place of a time: another process has found the message by a scan.
+# How an id that is in hand became known again meanwhile.
+UNNAMED, RESCANNED, NAMED = range(3)
 FLOOR = 9  # After so many of higher classes, one of a lower class is taken.
 SLICE = 1000  # The most names that one turn of the loop reads from todo/, and the most deferred ones that it adds.
 
@@ -40,7 +42,8 @@ class Pending:
     """The waiting ids, the deferred ids, and the current scan, if any.
 
     An id that was taken is in hand until `done` or `defer`. If it is named again meanwhile, it is added again after
-    that, so that a message is never processed twice at the same time.
+    that, so that a message is never processed twice at the same time. So it is if a scan finds it, unless it is
+    deferred or parked: it may be the next message of the number, which came after the thread had looked for it.
     """
 
     def __init__(self, layout: Layout, *, scans: bool = True, shares: int = 1) -> None:
@@ -54,7 +57,7 @@ class Pending:
         self._waiting: dict[int, float] = {}  # When each was first seen.
         self._order: deque[int] = deque()  # The waiting ids that are not sorted, in order.
         self._turns: OrderedDict[bytes, deque[int]] = OrderedDict()  # The others by domain, the next domain first.
-        self._in_hand: dict[int, bool] = {}  # And whether it was named meanwhile.
+        self._in_hand: dict[int, int] = {}  # And how each became known again meanwhile.
         self._scans: set[float] = set()  # When scans began, which is when the messages that they found arrived.
         self.scanned: set[int] = set()  # Ids in hand that a scan has found.
         self._later: list[tuple[float, int]] = []  # A heap.
@@ -110,14 +113,14 @@ class Pending:
         for message in messages:
             self._later_due.pop(message, None)
             if message in self._in_hand:
-                self._in_hand[message] = True
+                self._in_hand[message] = NAMED
             else:
                 self._wait(message, now, priority)
 
     def add_scanned(self, messages: Iterable[int], priority: str = "") -> None:
         """Add ids of a class that another process has found by a scan, unless they are known."""
         self._scans.add(FOUND)
-        new = [message for message in messages if message not in self._later_due and message not in self._in_hand]
+        new = [message for message in messages if message not in self._later_due and not self._note_rescanned(message)]
         for message in new:
             if not priority and message not in self._waiting:
                 self._waiting[message] = FOUND
@@ -125,6 +128,13 @@ class Pending:
             for lower in self._lower:
                 if lower.name == priority and message not in lower.named:
                     lower.old[message] = None
+
+    def _note_rescanned(self, message: int) -> bool:
+        """Return whether an id that a scan has found is in hand; it is added again after that, then."""
+        if message not in self._in_hand:
+            return False
+        self._in_hand[message] = max(self._in_hand[message], RESCANNED)
+        return True
 
     def add_again(self, messages: Iterable[int], now: float) -> None:
         """Add ids whose class is not known."""
@@ -174,7 +184,7 @@ class Pending:
                 self.scanned.add(message)
             self._parked.discard(message)
             self._classes.pop(message, None)
-            self._in_hand[message] = False
+            self._in_hand[message] = UNNAMED
         return found + self._take_lower(max(1, most - len(found)), len(found)) if lower else found
 
     def _take_lower(self, most: int, higher: int) -> list[int]:
@@ -202,14 +212,14 @@ class Pending:
                 break
             message, scanned = lower.take()
             if message in self._in_hand:
-                self._in_hand[message] = True
+                self._in_hand[message] = NAMED
                 continue
             found.append(message)
             if scanned:
                 self.scanned.add(message)
             self._parked.discard(message)
             self._classes[message] = lower.name
-            self._in_hand[message] = False
+            self._in_hand[message] = UNNAMED
             if message in self._alone:
                 break
         return found
@@ -284,14 +294,15 @@ class Pending:
                 self._order.appendleft(message)
 
     def done(self, messages: Iterable[int], now: float) -> None:
-        """Note that ids that were taken have been processed."""
+        """Note that ids that were taken have been processed; one that is parked is parked before."""
         for message in messages:
             self._alone.discard(message)
             self.scanned.discard(message)
             self._classes.pop(message, None)
             self._deferrals.pop(message, None)
             self._retried.discard(message)
-            if self._in_hand.pop(message, False):
+            known = self._in_hand.pop(message, UNNAMED)
+            if known == NAMED or (known == RESCANNED and message not in self._parked):
                 self._wait(message, now, self._layout.class_of(message))
 
     def part(self, messages: Iterable[int]) -> None:
@@ -305,7 +316,7 @@ class Pending:
         The first time that is RETRY_AFTER, and then twice as long each time, up to RETRY_MAX. If the disk has `refused`
         it, one such message is tried after RETRY_AFTER in any case, and all when the disk takes a message again.
         """
-        if self._in_hand.pop(message, False):
+        if self._in_hand.pop(message, UNNAMED) == NAMED:
             self._classes.pop(message, None)
             self._wait(message, now, self._layout.class_of(message))
             return 0.0
@@ -393,7 +404,9 @@ class Pending:
         for lower in self._lower:
             for _ in range(min(SLICE, len(lower.found))):
                 message = lower.found.popleft()
-                if not any(message in each for each in (self._parked, self._later_due, self._in_hand, lower.named)):
+                if any(message in each for each in (self._parked, self._later_due, lower.named)):
+                    continue
+                if not self._note_rescanned(message):
                     lower.old[message] = None
 
     def _look(self, scan: "_TodoScan", now: float) -> str | None:
@@ -407,7 +420,9 @@ class Pending:
                 # Marks that were removed no longer count. If not all could be read, the known ones still count.
                 self._parked = scan.marked if scan.marks_read else self._parked | scan.marked
                 scan.marks_done = True
-            elif not any(message in each for each in (self._parked, self._later_due, self._in_hand, self._waiting)):
+            elif any(message in each for each in (self._parked, self._later_due, self._waiting)):
+                continue
+            elif not self._note_rescanned(message):
                 self._waiting[message] = scan.began
                 self.sort([(message, SCANNED)])
         if count == SLICE:

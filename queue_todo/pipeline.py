@@ -340,8 +340,8 @@ class Pipeline(ClassifyPart):
         self._pending.give_back(group.left, self._small_since)
         self._large_waiting += group.large
         for message, why in group.parked:
-            self._pending.done([message], self._now)
             self._log_parked(message, why)
+            self._pending.done([message], self._now)
         self._announce(group.announced, group.rules)
         kept = {entry.message for entry in group.entries}
         kept.update(group.left, group.large, (message for message, _ in chain(group.parked, group.deferred)))
