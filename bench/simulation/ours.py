@@ -13,6 +13,7 @@ from queue_send.scheduler.model import (
     Recipient,
     Settings,
     Start,
+    Suspended,
 )
 from queue_send.scheduler.retry import SKIP_REMOTE, next_attempt
 from queue_send.scheduler.scheduler import Scheduler
@@ -56,7 +57,7 @@ class Ours:
                 self._died(action.nexthop)
             elif isinstance(action, Alive):
                 self._revived(action.nexthop)
-            else:
+            elif not isinstance(action, Suspended):  # That is for the last results.
                 raise AssertionError(f"unexpected action: {action}")
         return None
 
