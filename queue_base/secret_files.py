@@ -1,13 +1,15 @@
 """Whether files of secrets are safe to use: control/smtpauth, smtpdusers and srssecrets, and the keys of DKIM and ARC.
 
 Root, our own account or the owner of control/ must own the file. Nobody else may use it, but its group may read it, if
-it is a group of ours, or that of queue/mess, whose members may read all mail. Of a key of TLS only the mode counts: it
-belongs to whoever renews the certificate.
+it is a group of ours, that of account queued, or that of queue/mess, whose members may read all mail. Of a key of TLS
+only the mode counts: it belongs to whoever renews the certificate.
 """
 
 import os
+import pwd
 import stat
 
+from queue_base.accounts import SMTPD_ACCOUNT
 from queue_base.control import read_control
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
@@ -44,9 +46,15 @@ def _is_group_of_ours(home: Home, gid: int) -> bool:
     if gid == os.getegid() or gid in os.getgroups():
         return True
     try:
-        return gid == os.stat(f"{home.queue}/mess").st_gid
+        if gid == os.stat(f"{home.queue}/mess").st_gid:
+            return True
     except OSError:
-        return False  # queue-smtpd may not look into the queue; its file has its own group.
+        pass  # queue-smtpd may not look into the queue; its file has its own group.
+    try:
+        # Root gives the file of queue-smtpd to this group, also where root itself runs queue-smtpd.
+        return gid == pwd.getpwnam(SMTPD_ACCOUNT).pw_gid
+    except KeyError:
+        return False
 
 
 def read_srs_secrets(home: Home) -> list[bytes]:

@@ -45,7 +45,7 @@ class Maker:
                 self.made.append(path)
             # Also if it is there: its maker may have been killed before it was durable. But a mount point is not of our
             # making, and what is above it may be the read-only root of a container.
-            if os.stat(name, dir_fd=parent).st_dev == os.fstat(parent).st_dev:
+            if os.stat(name, dir_fd=parent, follow_symlinks=False).st_dev == os.fstat(parent).st_dev:
                 self._record(parent, path)
         if there:
             for number in range(buckets):

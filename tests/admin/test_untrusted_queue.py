@@ -45,7 +45,7 @@ def test_a_link_in_the_place_of_its_directory_makes_no_file_where_it_leads(home:
     assert list(elsewhere.iterdir()) == []
 
 
-@pytest.mark.parametrize(("name", "words"), [("queue-start", []), ("queuectl", ["hold", "--all"])])
+@pytest.mark.parametrize(("name", "words"), [("queue-start", []), ("queuectl", ["repair"])])
 def test_a_fifo_in_the_place_of_the_lock_is_named_and_not_waited_for(home: Home, name: str, words: list[str]) -> None:
     lock = Path(home.queue, "lock/sendmutex")
     lock.unlink()

@@ -215,7 +215,7 @@ def test_control_files_that_cannot_be_used_turn_the_client_away_for_now(smtpd_ho
         (["mta"], "'mta' is not a role; it is one of mx, submission, submissions, qmtp, odmr, odmrs; usage: "),
         (
             ["mx", "open"],
-            "'open' is not an option of a role; it is one of bare, proxy, noauth, priority=CLASS; usage: ",
+            "'open' is not an option of a role; it is one of bare, proxy, noauth, authname, priority=CLASS; usage: ",
         ),
         (["odmr", "noauth"], "odmr takes no mail, and needs AUTH: it has no option but proxy; usage: "),
         (["--x"], "--x is not an option; usage: "),

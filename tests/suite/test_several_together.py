@@ -122,7 +122,7 @@ def test_mail_on_demand_of_both_queues_is_listed_asked_for_removed_and_returned(
         )
         rest = split_queue_id(ids[1])[1]
         assert order(several.home, "stored", "customer.example", rest, "--delete") == f"queue b: deleting {rest}"
-        assert queuectl(several.home, "stored", "customer.example", "1-1", "--delete").returncode == 100
+        assert queuectl(several.home, "stored", "customer.example", "1-1", "--delete").returncode == 1
         wait_until(lambda: len(order(several.home, "stored", "customer.example").splitlines()) == 2, why="two to go")
 
         with Sink(port) as sink, smtpd.smtp() as client:

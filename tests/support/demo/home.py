@@ -116,6 +116,8 @@ class DemoHome:
         """Have queue-smtpd listen as a mail exchanger and for submission, with a certificate; return the ports."""
         mx, submission = free_ports(2)
         self.write(Path(self.home.control, "smtpd"), b"127.0.0.1:%d mx\n127.0.0.1:%d submission\n" % (mx, submission))
+        self._screen.say("Without this file, clients on this host may relay, and the stranger below is on it:")
+        self.write(Path(self.home.control, "relayclients"), b"")
         self._screen.say("A certificate that this demo has signed itself:")
         self.certificate.write_bytes(self_signed(ME))
         self.certificate.chmod(0o600)
