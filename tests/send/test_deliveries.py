@@ -232,7 +232,7 @@ def test_who_has_the_message_of_a_job_that_goes_on_is_logged_and_marked_once(hom
         ]
         assert not [line for line in send.lines if "warning" in line]
         wait_until(lambda: marks(home, message) == b"DDT", why="the other mark")
-        assert "status: local 0/10 remote 0/250" in send.lines[-3:]
+        send.wait_for(r"status: local 0/10 remote 0/250", times=2)
 
 
 def test_after_a_kill_only_those_are_tried_who_have_no_message(home: Home) -> None:

@@ -195,7 +195,7 @@ def test_an_engine_is_chosen_by_where_the_lake_is(monkeypatch: pytest.MonkeyPatc
 def test_duckdb_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, lake: Path) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     monkeypatch.delitem(sys.modules, "spark.reports.duckdb_engine")
-    with pytest.raises(Permanent, match=r"install it with pip install 'queue-suite\[report\]'"):
+    with pytest.raises(Permanent, match=r"install it with bin/setup-suite DIRECTORY report"):
         open_engine(str(lake), "duckdb")
 
 

@@ -140,7 +140,7 @@ def test_a_page_that_no_engine_can_make_ends_it_at_its_start(watched: Watched, t
     words = ["watch", str(watched.logs), "--lake", str(watched.lake), "--page", str(tmp_path / "mail.html")]
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 100 and done.stdout == "" and not watched.lake.exists()
-    assert "fatal: unable to load duckdb or pyspark: neither is installed; pip install" in done.stderr
+    assert "fatal: unable to load duckdb or pyspark: neither is installed; bin/setup-suite" in done.stderr
 
 
 @pytest.fixture(params=[Daemontools, Runit], ids=["svscan", "runsvdir"])
