@@ -8,7 +8,6 @@ when they read it.
 
 import fcntl
 import os
-import pwd
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -20,12 +19,12 @@ from queue_admin.messages.admin_client import connect
 from queue_admin.printable import visible
 from queue_admin.settings.control_faults import check_new, lacks_keeper
 from queue_admin.settings.control_values import ask_running, running_in
-from queue_base.accounts import SMTPD_ACCOUNT, Owner
+from queue_base.accounts import Owner
 from queue_base.control import read_control
 from queue_base.errors import Failure, Permanent, Temporary, Usage
 from queue_base.home import Home
 from queue_base.safe_open import READ_DIRECTORY, open_given, resolve_given
-from queue_base.secret_files import SECRET_MODE
+from queue_base.secret_files import SECRET_MODE, smtpd_group
 from queue_wire.admin.socket import REREAD, TROUBLE, Request
 from queue_wire.control.registry import (
     BY_NAME,
@@ -121,11 +120,9 @@ def _reading_group(home: Home, name: str, usual: int) -> int:
     if name in _SECRETS:
         # The accounts of queue-remote and of the forwarder are in the group of queue/mess.
         return os.stat(f"{home.each()[0].queue}/mess").st_gid
-    if name in _SMTPD_SECRETS and os.geteuid() == 0:
-        try:
-            return pwd.getpwnam(SMTPD_ACCOUNT).pw_gid
-        except KeyError:
-            pass  # Another account runs queue-smtpd.
+    # Without the account another one runs queue-smtpd.
+    if name in _SMTPD_SECRETS and os.geteuid() == 0 and (group := smtpd_group()) is not None:
+        return group
     return usual
 
 

@@ -44,8 +44,8 @@ class PasswordFile:
         self._seen: tuple[int, ...] | None = None
         self._found = UserPasswords({})
         self._choices: list[Proof] = []
-        # Verifiers of the users who have a password for CRAM-MD5.
-        self._made: dict[bytes, Verifier] = {}
+        # Verifiers of the users who have a password for CRAM-MD5, with the proof and the salt that each is made of.
+        self._made: dict[bytes, tuple[Verifier, SharedSecret, bytes]] = {}
         self._secret = b""
         self.present = False
 
@@ -102,7 +102,10 @@ class PasswordFile:
     def verifier(self, user: bytes) -> Verifier | None:
         """Return a user's verifier for SCRAM, None if there is none."""
         found = self._found.users.get(user)
-        return found if isinstance(found, Verifier) else self._made.get(user)
+        if isinstance(found, Verifier):
+            return found
+        made = self._made.get(user)
+        return None if made is None else made[0]
 
     def is_right(self, user: bytes, password: bytes) -> bool:
         """Return whether a user has this password. It takes as long for a user who does not exist. Raises OSError."""
@@ -133,15 +136,20 @@ class PasswordFile:
         self._found = found
         self._choices = list(found.users.values())
         self._secret = found.secret or hashlib.sha256(b"secret of " + data).digest()
-        # Not when one is asked for: the time would tell who has such a password.
-        self._made = {}
+        # Not when one is asked for: the time would tell who has such a password. One takes milliseconds, so those that
+        # would be the same are kept.
+        before, self._made = self._made, {}
         for user, proof in found.users.items():
             if isinstance(proof, SharedSecret):
+                salt = make_up_verifier(user, self._secret).salt
+                made = before.get(user)
+                if made is not None and made[1:] == (proof, salt):
+                    self._made[user] = made
+                    continue
                 with suppress(FormatError):
-                    salt = make_up_verifier(user, self._secret).salt
-                    self._made[user] = make_verifier(proof.password, salt)
+                    self._made[user] = make_verifier(proof.password, salt), proof, salt
 
     def _check(self, found: os.stat_result) -> None:
-        fault = find_fault(self._home, found)
+        fault = find_fault(self._home, found, of_smtpd=True)
         if fault is not None:
             raise Temporary(f"unable to use {self._path}: {fault}")

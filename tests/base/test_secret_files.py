@@ -83,3 +83,17 @@ def test_a_file_of_secrets_belongs_to_us_and_to_a_group_of_ours(tmp_path: Path, 
     assert "uid 54321 owns it; it should be root's, or that of the owner of control/" in fault(home, str(path))
     os.chown(home.control, 54321, -1)
     assert fault(home, str(path)) == ""
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_group_of_queue_smtpd_may_read_its_users_and_no_other_secret(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_root()
+    home = make_home(tmp_path / "home")
+    path = Path(home.control, name)
+    path.write_bytes(CONTENTS[name])
+    path.chmod(0o640)
+    os.chown(path, 0, 54321)
+    monkeypatch.setattr("queue_base.secret_files.smtpd_group", lambda: 54321)
+    assert ("gid 54321 can read it" in READERS[name](home, str(path))) is (name != "smtpdusers")

@@ -79,6 +79,18 @@ def test_a_password_for_cram_md5_is_kept_itself_and_shown_by_nothing(home: Home)
     assert file.is_right(b"customer", PASSWORD.encode()) and not file.is_right(b"customer", b"other")
 
 
+def test_a_verifier_is_made_of_a_password_once_and_anew_for_another_one(home: Home) -> None:
+    assert run(home, "--cram-md5", "customer", given=PASSWORD).returncode == 0
+    file = PasswordFile(home)
+    file.refresh()
+    made = file.verifier(b"customer")
+    assert made is not None
+    assert run(home, "joe", given=PASSWORD).returncode == 0
+    assert file.refresh() and file.verifier(b"customer") is made
+    assert run(home, "--cram-md5", "customer", given=PASSWORD + "2").returncode == 0
+    assert file.refresh() and file.verifier(b"customer") not in (None, made)
+
+
 def test_what_cannot_be_used_is_refused_and_changes_nothing(home: Home) -> None:
     for words, given, why in (
         ([], "x", "no user; --list lists all"),
