@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from queue_wire.control.destinationlimits import LimitLines
     from queue_wire.control.rewrite import Rules
+    from queue_wire.control.smtproutes import Relays
 
     Value = TypeVar("Value")
 
@@ -133,6 +134,22 @@ def read_prepends(home: Home) -> dict[bytes, bytes]:
     from queue_wire.control.rewrite import unpack_prepends
 
     return read_parsed(home, "virtualdomains", unpack_prepends) or {}
+
+
+def read_local_servers(home: Home, recipient: bytes) -> "tuple[Relays, bytes] | None":
+    """Return the LMTP servers of a local recipient, rewritten by virtualdomains, and the address that they know it by.
+
+    None if queue-local has it. Raises Temporary, naming the file.
+    """
+    from queue_wire.address import strip_prepend
+    from queue_wire.control.localroutes import find_local_route, unpack_local_routes
+
+    routes = read_parsed(home, "localroutes", unpack_local_routes)
+    if not routes:
+        return None
+    named = strip_prepend(recipient, read_prepends(home))
+    servers = find_local_route(routes, named)
+    return None if servers is None else (servers, named)
 
 
 def read_rules(home: Home) -> "Rules":

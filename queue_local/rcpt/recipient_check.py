@@ -9,7 +9,7 @@ import os
 import time
 
 from queue_base.accounts import become, queue_owner
-from queue_base.control import read_parsed, read_prepends
+from queue_base.control import read_local_servers, read_parsed
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
 from queue_local.local_delivery import find_recipient, take_account
@@ -17,9 +17,6 @@ from queue_local.qmailfile import enter_home, require_file
 from queue_local.rcpt.lmtp_question import ask_servers
 from queue_local.srs.sender_rewriting import read_setup, restore
 from queue_local.srs.srs_address import BadSrs, is_ours
-from queue_wire.address import strip_prepend
-from queue_wire.control.localroutes import find_local_route, unpack_local_routes
-from queue_wire.control.smtproutes import Relays
 from queue_wire.control.srs_domain import unpack_srs_domain
 
 
@@ -28,7 +25,7 @@ def check_recipient(home: Home, recipient: bytes) -> None:
     local, at, _ = recipient.rpartition(b"@")
     if not at:
         raise Permanent("Sorry, address must include host name. (#5.1.3)")
-    servers = find_servers(home, recipient)
+    servers = read_local_servers(home, recipient)
     if servers is not None:
         ask_servers(home, *servers)
         return
@@ -43,16 +40,6 @@ def check_recipient(home: Home, recipient: bytes) -> None:
     take_account(mailbox.account, local, everything_is_ours)
     enter_home(mailbox.account.home)
     require_file(mailbox)
-
-
-def find_servers(home: Home, recipient: bytes) -> tuple[Relays, bytes] | None:
-    """Return the LMTP servers of a recipient, and the address that they know it by; None if queue-local has it."""
-    routes = read_parsed(home, "localroutes", unpack_local_routes)
-    if routes is None:
-        return None
-    named = strip_prepend(recipient, read_prepends(home))
-    servers = find_local_route(routes, named)
-    return None if servers is None else (servers, named)
 
 
 def check_srs(home: Home, recipient: bytes) -> None:

@@ -7,10 +7,9 @@ import click
 
 from queue_admin.home.chosen import home_of
 from queue_admin.printable import visible
-from queue_admin.users.local_servers import read_local_servers
 from queue_admin.users.mailbox_description import MailboxDescription, describe_mailbox
 from queue_admin.users.users_cdb import build_users
-from queue_base.control import read_rules
+from queue_base.control import read_local_servers, read_rules
 from queue_base.errors import PERMANENT, complain
 from queue_base.home import Home
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite
@@ -68,9 +67,10 @@ def find(context: click.Context, addresses: tuple[str, ...], form: str) -> None:
 def _find(home: Home, rules: Rules, address: bytes, form: str) -> int:
     told: list[bytes] = []
     channel, target = rewrite(address, rules, told)
-    servers = read_local_servers(home, target) if channel is LOCAL else None
-    if servers is not None:
-        line = f"failure: an LMTP server takes its mail (localroutes: {visible(servers.name)}), so no user here has it"
+    found_servers = read_local_servers(home, target) if channel is LOCAL else None
+    if found_servers is not None:
+        name = visible(found_servers[0].name)
+        line = f"failure: an LMTP server takes its mail (localroutes: {name}), so no user here has it"
         found = MailboxDescription([line], PERMANENT)
     elif channel is LOCAL:
         found = describe_mailbox(home, target)

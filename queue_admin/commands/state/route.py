@@ -15,14 +15,13 @@ import click
 
 from queue_admin.home.chosen import home_of
 from queue_admin.printable import visible
-from queue_admin.users.local_servers import read_local_servers
 from queue_admin.users.mailbox_description import describe_mailbox
-from queue_base.control import read_control, read_limit_lines, read_parsed, read_prepends, read_rules
+from queue_base.control import read_control, read_limit_lines, read_local_servers, read_parsed, read_rules
 from queue_base.daemon.processes import command as program
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
 from queue_base.home import Home
 from queue_smtp.path import pack_forward_path
-from queue_wire.address import address_key, domain_of, split_address, strip_prepend
+from queue_wire.address import address_key, domain_of, split_address
 from queue_wire.control.destinationlimits import (
     NO_LINES,
     LimitLine,
@@ -96,7 +95,7 @@ def _route(home: Home, channel: bool, target: bytes, steps: list[bytes]) -> Gene
         yield visible(b"neither locals nor virtualdomains have %s" % domain)
     servers = read_local_servers(home, target) if channel is LOCAL else None
     if servers is not None:
-        shown = strip_prepend(target, read_prepends(home))
+        shown = servers[1]
         yield f"local: an LMTP server takes the mail of {visible(shown)}"
         code = yield from _ask_remote(home, shown)
     elif channel is LOCAL:
@@ -154,7 +153,7 @@ def _describe_limits(home: Home, channel: bool, target: bytes) -> Iterator[str]:
             return
         if channel is LOCAL:
             servers = read_local_servers(home, target)
-            found = _limits_of_local(lines, target) if servers is None else _limits_of_servers(lines, servers)
+            found = _limits_of_local(lines, target) if servers is None else _limits_of_servers(lines, servers[0])
         else:
             routes = read_parsed(home, "smtproutes", unpack_routes) or {}
             found = _limits_of_remote(lines, choose_nexthop(routes, lines, domain_of(target)))
