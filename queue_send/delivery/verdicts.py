@@ -9,7 +9,7 @@ Recipients that expire without an attempt may be hundreds of thousands at once: 
 none while WRITTEN_MAX failures wait for the disk, or the log is full.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from functools import partial
 from itertools import islice
 
@@ -25,7 +25,7 @@ from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt, Entry
 from queue_wire import logline
 from queue_wire.address import domain_of
-from queue_wire.files.last_result import short_reason
+from queue_wire.files.last_result import SUSPENDED, short_reason
 from queue_wire.pipes.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 MANGLED = b""
@@ -91,7 +91,7 @@ class Verdicts:
         self._disk = disk
         self._counters = counters
         # By nexthop: why it could not be reached last, for mail that is suspended while it is dead.
-        self._failures: dict[bytes, bytes] = {}
+        self._failures: OrderedDict[bytes, bytes] = OrderedDict()
         self._reported: list[EntryResult] = []
         self._done: dict[Attempt, list[int]] = {}
         # By the first delivery of a job in flight: the recipients whose success was recorded before its end.
@@ -137,7 +137,7 @@ class Verdicts:
         self._failures.pop(nexthop, None)
         self._failures[nexthop] = short_reason(text)[:FAILURE_SIZE]
         if len(self._failures) > FAILURES_MAX:
-            del self._failures[next(iter(self._failures))]
+            self._failures.popitem(last=False)
 
     def forget_failure(self, nexthop: bytes) -> None:
         """Forget why a nexthop could not be reached: it is alive again."""
@@ -148,7 +148,7 @@ class Verdicts:
         if entry.attempt.message in self._store.absent:
             return
         failure = self._failures.get(entry.nexthop, b"")
-        text = b"delivery temporarily suspended: %s is dead%s" % (entry.nexthop, failure and b": " + failure)
+        text = b"%s%s is dead%s" % (SUSPENDED, entry.nexthop, failure and b": " + failure)
         deferred = [(offset, text) for offset, _ in entry.recipients]
         self._results.keep(entry.attempt.message, self._kind, entry.nexthop, deferred, now, tried=False)
 

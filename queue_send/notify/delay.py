@@ -109,8 +109,9 @@ def _with_reasons(address: bytes, text: bytes, results: list[LastResult]) -> tup
     """Return a recipient with the reason of its last attempt, and lines about earlier attempts, the newest first.
 
     `text` is the reason of the attempt that has just ended, empty if there was none; `results` are those that last/B/I
-    has, the oldest first, perhaps with this one.
+    has, the oldest first, perhaps with this one. That a nexthop is dead counts only without any attempt.
     """
+    results = [result for result in results if result.tried] or results
     if not text and results:
         text = results.pop().text
     known = {short_reason(clean_text(text))}

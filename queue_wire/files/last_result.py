@@ -7,7 +7,8 @@
 The first line has the format and the birth of the message in microseconds, so that the file of an earlier message with
 the same number is known as such. Then comes a record for each deferral: the channel, the offset of the recipient's
 record in local/B/I or remote/B/I, the time in seconds since the epoch, the nexthop (escaped as in the log), and the
-text. Further lines of the text begin with a space. Records are appended; the last one of a recipient counts.
+text: that of the delivery's report, or SUSPENDED and why there was no attempt. Further lines of the text begin with a
+space. Records are appended; the last one of a recipient counts.
 
 A crash may leave a part of a record, or none of them. What is no record is passed by.
 """
@@ -19,6 +20,8 @@ from typing import NamedTuple
 from queue_wire.failures import clean_text
 from queue_wire.logline import escape
 
+# How the text begins where the nexthop was dead, so that there was no attempt.
+SUSPENDED = b"delivery temporarily suspended: "
 HEADER_SIZE = 37  # Bytes of the first line.
 NEXTHOP_MAX = 255  # Bytes.
 # Bytes of a file: 40 for each byte of local/B/I and remote/B/I, which is some 1,000 for a recipient, within these.
@@ -33,13 +36,18 @@ _BOUNDARY = re.compile(rb"\n(?! )")
 
 class LastResult(NamedTuple):
     """A deferral: the channel (local or remote), the offset of the recipient's record, the time in seconds since the
-    epoch, the nexthop, the text of the delivery's report."""
+    epoch, the nexthop, the text."""
 
     channel: str
     offset: int
     when: int
     nexthop: bytes
     text: bytes
+
+    @property
+    def tried(self) -> bool:
+        """Whether it is of an attempt."""
+        return not self.text.startswith(SUSPENDED)
 
 
 def pack_header(birth: int) -> bytes:

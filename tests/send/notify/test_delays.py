@@ -15,7 +15,7 @@ from queue_base.home import Home
 from queue_base.queue.hold_marks import birth_of
 from queue_base.queue.layout import open_layout
 from queue_send.delivery.result_writer import append_results
-from queue_wire.files.last_result import pack_header, pack_result
+from queue_wire.files.last_result import SUSPENDED, pack_header, pack_result
 from support.faults.delayed import HOUR, LATER, defer, grow_older, make_due, old_message, told
 from support.queues.queued import classified_message, injected
 from support.send.control import file
@@ -181,11 +181,29 @@ def test_what_is_deferred_without_an_attempt_has_the_reason_of_its_last_one(home
         for message in messages:
             send.wait_for(f"delay msg {message} .*")
     found = [text_and_blocks(notice) for _, notice in injected(home)]
-    # Before it there may be that its destination is dead, which the disk thread writes beside the notice.
-    assert len(found) == 2 and all("450 4.2.0 greylisted\n" in text for text, _ in found)
-    for text, [block] in found:
-        if "Before, on" not in text:
-            assert (block["Status"], block["Diagnostic-Code"]) == ("4.2.0", "smtp; 450 4.2.0 greylisted")
+    [(text, [block])] = [each for each in found if "Before, on" not in each[0]]
+    assert len(found) == 2 and "Remote host said: 450 4.2.0 greylisted\n" in text
+    assert (block["Status"], block["Diagnostic-Code"]) == ("4.2.0", "smtp; 450 4.2.0 greylisted")
+
+
+def test_that_a_destination_is_dead_is_the_reason_only_for_who_was_never_tried(home: Home) -> None:
+    Path(home.control, "destinationcohorts").write_text("1\n")
+    Path(home.control, "destinationinitial").write_text("1\n")
+    then = int(time.time()) - HOUR
+    tried = pack_result("remote", 0, then, b"c", b"450 4.2.0 greylisted")
+    suspended = pack_result("remote", 0, then + 60, b"c", SUSPENDED + b"c is dead: timed out")
+    messages = [old_message(home, 5 * HOUR, due=due) for due in (1, 2, 3)]
+    for message, results in zip(messages, (tried, tried + suspended, suspended), strict=True):
+        append_results(open_layout(home.queue), message, results)
+    with ScriptedSend(home) as send:
+        send.remote.report(send.remote.job(), b"Zno host\n", scope=b"h")
+        for message in messages:
+            send.wait_for(f"delay msg {message} .*")
+    texts = [text_and_blocks(notice)[0] for _, notice in injected(home)]
+    assert sum("450 4.2.0 greylisted" in text for text in texts) == 2
+    [never] = [text for text in texts if "greylisted" not in text]
+    assert "delivery temporarily suspended: c is dead: " in never
+    assert sum("temporarily suspended" in text for text in texts) == 1
 
 
 def test_the_results_of_an_earlier_message_of_the_number_are_not_quoted(home: Home) -> None:
