@@ -29,6 +29,7 @@ from queue_admin.checks.renumber import (
     remove_directories,
     remove_stages,
     renumber,
+    renumber_copies,
     unstage,
     wrong_numbers,
 )
@@ -59,7 +60,6 @@ from queue_base.errors import Failure, Permanent, Temporary, Usage, reason
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE, PRIORITY, Layout
 from queue_base.queue.marks_file import NAME as DONE_MARKS
-from queue_base.queue.postman import renumber_copies
 from queue_base.queue.standing_holds import NAME as HOLDS
 from queue_base.safe_open import UnsafePath, open_file_below
 from queue_wire.ids import is_prime, nearest_primes
@@ -235,7 +235,7 @@ def _mend_messages(home: Home, split: int, take_over: bool, step: Callable[[int]
     drop_textless(layout, aside)
     counts["messages given their numbers"] = renumber(layout, mover, aside, step)
     unstage(layout, mover)
-    counts["copies for the postmaster given their numbers"] = renumber_copies(home.queue, f"{home.queue}/{REPAIR}")
+    counts["copies for the postmaster given their numbers"] = renumber_copies(home.queue, mover)
     mender = Mender(layout, aside)
     owner = queue_owner(home)
     # What was set aside may leave the rest of its message in no state.

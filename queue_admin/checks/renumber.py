@@ -25,10 +25,13 @@ from queue_admin.checks.moving import Mover, SetAside
 from queue_admin.messages.survey import read_head
 from queue_base.durable import Commit
 from queue_base.queue.layout import Layout
+from queue_base.queue.postman import DIRECTORY as POSTMAN
+from queue_base.queue.postman import unpack_copy_name
 from queue_wire.format_error import FormatError
 from queue_wire.ids import ID_MAX, unpack_id
 
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
+_STAGED_COPY = "copy."
 MARK_MAX = 65536  # Bytes of a mark that are read.
 COPIED = b"the queue was copied"  # In the reason of queue-todo for parking a message with a wrong number.
 
@@ -216,6 +219,29 @@ def unstage(layout: Layout, mover: Mover) -> int:
             moved += 1
     mover.flush()
     return moved
+
+
+def renumber_copies(queue: str, mover: Mover) -> int:
+    """Name each copy for the postmaster by the number that its file has now; return how many were renamed.
+
+    They pass through repair/, since the new name may be another's old one; what an interrupted run has left there is
+    put back. Raises OSError.
+    """
+    directory, stage = f"{queue}/{POSTMAN}", f"{queue}/repair"
+    for name in os.listdir(directory):
+        path, found = f"{directory}/{name}", unpack_copy_name(name)
+        if found is not None and found[0] != os.lstat(path).st_ino:
+            mover.move_file(POSTMAN, path, f"{stage}/{_STAGED_COPY}{name}")
+    mover.flush()
+    count = 0
+    for name in os.listdir(stage):
+        found = unpack_copy_name(name.removeprefix(_STAGED_COPY)) if name.startswith(_STAGED_COPY) else None
+        if found is not None:
+            path = f"{stage}/{name}"
+            mover.move_file(POSTMAN, path, f"{directory}/{os.lstat(path).st_ino}_{found[1]}")
+            count += 1
+    mover.flush()
+    return count
 
 
 def make_stages(queue: str) -> None:

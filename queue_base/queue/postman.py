@@ -7,7 +7,6 @@ not. When there are COPIES_MAX, or they have BYTES_MAX bytes, no more are made, 
 
 import os
 import re
-from contextlib import suppress
 
 from queue_base.durable import Commit
 
@@ -15,7 +14,6 @@ DIRECTORY = "postman"
 DIRECTORY_MODE = 0o2700
 COPIES_MAX = 1000
 BYTES_MAX = 256 << 20
-_STAGED = "copy."
 CAUSE_MAX = 60  # Bytes of the cause in a name.
 _UNFIT = re.compile(rb"[^A-Za-z0-9.=-]+")
 _NAME = re.compile(rf"([1-9][0-9]{{0,19}})_([A-Za-z0-9.=-]{{1,{CAUSE_MAX}}})")
@@ -64,39 +62,3 @@ def make_copy(queue: str, mess: str, path: str, commit: Commit) -> str:
 
         return f"unable to create {path}: {reason(error)}"
     return ""
-
-
-def renumber_copies(queue: str, stage: str) -> int:
-    """Name each copy by the number that its file has now, as after a restore; return how many were renamed.
-
-    The queue is closed. stage: a directory that copies pass through, since the new name may be another's old one; what
-    an interrupted run has left there is put back. Raises OSError.
-    """
-    directory = f"{queue}/{DIRECTORY}"
-    if not os.path.isdir(directory):
-        return 0
-    wrong = {}
-    for name in os.listdir(directory):
-        found = unpack_copy_name(name)
-        if found is not None and found[0] != os.lstat(f"{directory}/{name}").st_ino:
-            wrong[f"{directory}/{name}"] = f"{stage}/{_STAGED}{name}"
-    _move(wrong)
-    right = {}
-    for name in os.listdir(stage):
-        found = unpack_copy_name(name.removeprefix(_STAGED)) if name.startswith(_STAGED) else None
-        if found is not None:
-            right[f"{stage}/{name}"] = f"{directory}/{os.lstat(f'{stage}/{name}').st_ino}_{found[1]}"
-    _move(right)
-    return len(right)
-
-
-def _move(paths: dict[str, str]) -> None:
-    """Give files other names; each has one of them at least, whenever the power goes."""
-    commit = Commit()
-    for old, new in paths.items():
-        with suppress(FileExistsError):  # Of the same file.
-            commit.link(old, new)
-    commit.sync()
-    for old in paths:
-        commit.unlink(old)
-    commit.sync()
