@@ -45,8 +45,9 @@ def test_a_link_in_the_place_of_its_directory_makes_no_file_where_it_leads(home:
     assert list(elsewhere.iterdir()) == []
 
 
-@pytest.mark.parametrize(("name", "words"), [("queue-start", []), ("queuectl", ["repair"])])
+@pytest.mark.parametrize(("name", "words"), [("queue-start", []), ("queuectl", ["hold", "--all"])])
 def test_a_fifo_in_the_place_of_the_lock_is_named_and_not_waited_for(home: Home, name: str, words: list[str]) -> None:
+    put_message(home, os.geteuid())
     lock = Path(home.queue, "lock/sendmutex")
     lock.unlink()
     os.mkfifo(lock)
@@ -126,17 +127,23 @@ def test_queuectl_of_root_goes_nowhere_that_the_queues_owner_may_not_go(
 
 
 def test_a_mark_that_root_makes_while_nothing_runs_is_the_owners(foreign: Home) -> None:
-    number = put(Path(foreign.queue, "pid/new"), ACCOUNT).stat().st_ino
-    os.rename(f"{foreign.queue}/pid/new", f"{foreign.queue}/mess/{number % 3}/{number}")
-    for kind in ("info", "local"):
-        path = put(Path(foreign.queue, kind, str(number % 3), str(number)), ACCOUNT)
-        path.write_bytes(b"Fa@b\0" if kind == "info" else b"Tc@d\0")
+    number = put_message(foreign, ACCOUNT)
     done = subprocess.run(
         [*program("queuectl"), "--home", foreign.path, "hold", "--all"], capture_output=True, check=False, timeout=60
     )
     assert (done.returncode, done.stdout) == (0, b"held 1 message\n"), done.stderr
     mark = os.stat(f"{foreign.queue}/hold/{number % 3}/{number}")
     assert (mark.st_uid, stat.S_IMODE(mark.st_mode)) == (ACCOUNT, 0o600)
+
+
+def put_message(home: Home, uid: int) -> int:
+    """Put a classified message of an account into the queue; return its number."""
+    number = put(Path(home.queue, "pid/new"), uid).stat().st_ino
+    os.rename(f"{home.queue}/pid/new", f"{home.queue}/mess/{number % 3}/{number}")
+    for kind in ("info", "local"):
+        path = put(Path(home.queue, kind, str(number % 3), str(number)), uid)
+        path.write_bytes(b"Fa@b\0" if kind == "info" else b"Tc@d\0")
+    return number
 
 
 def put(path: Path, uid: int) -> Path:

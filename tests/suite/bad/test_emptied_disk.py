@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_admin.messages.admin_client import OnDemandClient
+from queue_base.errors import Temporary
 from queue_base.home import Home
 from support.faults.small_disks import FilledDisk, filled_disk
 from support.processes.forked import run_program
@@ -158,6 +160,15 @@ def stored(home: Home) -> list[str]:
     return [] if code == 1 else text.splitlines()  # Nothing is stored.
 
 
+def listens(home: Home) -> bool:
+    """Return whether queue-ondemand takes requests."""
+    try:
+        with OnDemandClient(home):
+            return True
+    except Temporary:
+        return False
+
+
 def links(home: Home) -> list[str]:
     return sorted(os.listdir(f"{home.queue}/ondemand/customer.example/mess"))
 
@@ -170,6 +181,7 @@ def test_stored_mail_is_deleted_from_a_full_disk(home: Home, fill: Callable[[], 
         assert suite.stop() == 0
     with Suite(home) as suite:  # So the cluster is not appended to any more, and is compacted when most of it is done.
         suite.wait_for("^status: ")
+        wait_until(lambda: listens(home), why="the socket of queue-ondemand, which is a name on the disk")
         if not runs:
             assert suite.stop() == 0
         fill()

@@ -160,7 +160,7 @@ def test_an_original_qmail_finds_exactly_those_whose_delivery_a_stop_has_not_let
         with Suite(site.home) as suite:
             bulk(site.home, letters, group=50)
             wait_until(lambda: suite.count(": success: ") == ENDED, 60, "the log of those that have ended")
-            # One submitter leaves a sixteenth of them.
+            # One submitter leaves an eighth of them at most.
             busy = re.compile(rf" remote (\d+)/{places}$")
             wait_until(
                 lambda: (found := busy.search(statuses(suite)[-1])) and int(found[1]) >= places * 7 // 8, 60,

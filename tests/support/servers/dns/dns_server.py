@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from abc import ABC, abstractmethod
 from typing import Self
 
 import dns.flags
@@ -12,26 +13,10 @@ import dns.rdatatype
 import dns.rrset
 
 
-class DnsServer:
-    """Answers from `records`: {(name, type): [record text]}; a name in `broken` gets SERVFAIL.
+class UdpServer(ABC):
+    """A thread that answers each query to a loopback UDP port."""
 
-    A name that is nowhere gets NXDOMAIN; one without the type asked for gets no answer. `questions`
-    are those asked so far, as (name, type). Answers about names in `signed` have the AD bit, where the question
-    asks for it as RFC 6840 section 5.7 says. `ttl` is that of all records, in seconds.
-    """
-
-    def __init__(
-        self,
-        records: dict[tuple[str, str], list[str]],
-        broken: frozenset[str] = frozenset(),
-        signed: frozenset[str] = frozenset(),
-        ttl: int = 60,
-    ) -> None:
-        self.records = records
-        self.signed = signed
-        self.ttl = ttl
-        self.broken = broken
-        self.questions: list[tuple[str, str]] = []
+    def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
         self.port = int(self._socket.getsockname()[1])
@@ -49,10 +34,40 @@ class DnsServer:
 
     def _run(self) -> None:
         while True:
-            data, client = self._socket.recvfrom(4096)
-            if not data:
+            query, client = self._socket.recvfrom(4096)
+            if not query:
                 return
-            self._socket.sendto(self._answer(dns.message.from_wire(data)).to_wire(want_shuffle=False), client)
+            self._socket.sendto(self.answer(query), client)
+
+    @abstractmethod
+    def answer(self, query: bytes) -> bytes:
+        """Return the answer to a query."""
+
+
+class DnsServer(UdpServer):
+    """Answers from `records`: {(name, type): [record text]}; a name in `broken` gets SERVFAIL.
+
+    A name that is nowhere gets NXDOMAIN; one without the type asked for gets no answer. `questions`
+    are those asked so far, as (name, type). Answers about names in `signed` have the AD bit, where the question
+    asks for it as RFC 6840 section 5.7 says. `ttl` is that of all records, in seconds.
+    """
+
+    def __init__(
+        self,
+        records: dict[tuple[str, str], list[str]],
+        broken: frozenset[str] = frozenset(),
+        signed: frozenset[str] = frozenset(),
+        ttl: int = 60,
+    ) -> None:
+        super().__init__()
+        self.records = records
+        self.signed = signed
+        self.ttl = ttl
+        self.broken = broken
+        self.questions: list[tuple[str, str]] = []
+
+    def answer(self, query: bytes) -> bytes:
+        return self._answer(dns.message.from_wire(query)).to_wire(want_shuffle=False)
 
     def _answer(self, query: dns.message.Message) -> dns.message.Message:
         question = query.question[0]
