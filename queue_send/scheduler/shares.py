@@ -101,7 +101,9 @@ class Shares:
         times = _times(unsure, answers)
         if theirs is not None and (theirs.held >= times * free or (unsure and theirs.unsure >= 2 * free)):
             return theirs
-        [there] = self._of(self._addresses.get(destination.name) if unsure else None)
+        if not unsure:
+            return None
+        [there] = self._of(self._addresses.get(destination.name))
         return there if there is not None and there.unsure >= 2 * places else None
 
     def room_for(

@@ -20,7 +20,7 @@ from queue_wire.control.smtproutes import LMTP, Relays, Routes, unpack_relays
 from queue_wire.format_error import FormatError, InLine, LineError
 
 # What a pattern's `*` stands behind.
-_DELIMITERS = b"-+"
+_DELIMITERS = (b"-", b"+")
 # In place of a file that cannot be read: all local mail goes to queue-remote, which cannot read it either, and defers.
 UNREADABLE: Routes = {b"": Relays(LMTP, ())}
 
@@ -61,7 +61,7 @@ def find_local_route(routes: Routes, address: bytes) -> Relays | None:
         return routes[key]
     local, _, domain = key.rpartition(b"@")
     for end in range(len(local), 0, -1):
-        if local[end - 1] in _DELIMITERS and (pattern := b"%s*@%s" % (local[:end], domain)) in routes:
+        if local[end - 1 : end] in _DELIMITERS and (pattern := b"%s*@%s" % (local[:end], domain)) in routes:
             return routes[pattern]
     return find_domain_route(routes, domain)
 
@@ -71,7 +71,7 @@ def matches_nothing(key: bytes) -> bool:
     local, at, domain = key.rpartition(b"@")
     if not at:
         return b"*" in domain
-    return b"*" in domain or b"*" in local[:-1] or (local.endswith(b"*") and local[-2:-1] not in (b"-", b"+"))
+    return b"*" in domain or b"*" in local[:-1] or (local.endswith(b"*") and local[-2:-1] not in _DELIMITERS)
 
 
 def find_domain_route(routes: Routes, domain: bytes) -> Relays | None:
