@@ -38,7 +38,9 @@ def place_name(context: click.Context, option: click.Parameter, value: str | Non
 def logs_and_lake(command: Any) -> Any:
     """Add LOGS, --lake and --smtpd-log, of a command that builds."""
     command = click.option(
-        "--smtpd-log", callback=place_name, metavar="DIR",
+        "--smtpd-log",
+        callback=place_name,
+        metavar="DIR",
         help="The log of queue-smtpd on this host, if it is not in LOGS.",
     )(command)
     command = click.option(

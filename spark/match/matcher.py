@@ -1,4 +1,4 @@
-"""From lines to rows: the matcher of one segment of a stream.
+"""From lines to rows: the matcher of one stream.
 
 What is the same for all lines is done by numpy, a block at a time: stamps, repeats, and statuses, a third of all lines.
 A plain loop then takes the other lines in the order of the log, and the statuses that say that nothing is in flight.
@@ -10,11 +10,9 @@ import numpy as np
 
 from spark.match import smtp_log
 from spark.match.block import Block
-from spark.match.edge import Edge, make_edge
 from spark.match.found import to_rows
 from spark.match.grammar import FITS, SAFE_DIGITS, first_word, parse_event
 from spark.match.lines import Lines
-from spark.match.opening import Opening
 from spark.match.quarantine import Quarantine
 from spark.match.repeats import Prints, Repeats, Seen, Times
 from spark.match.rows import NAMES, Rows, fill
@@ -56,23 +54,20 @@ def name_bug(error: Exception) -> str:
 
 
 class Matcher:
-    """Matches the lines of one segment, which come in the order of the log.
+    """Matches the lines of a stream, which come in the order of the log.
 
-    state: what is open before the segment, None if that is not known; the matcher changes it. seen: the lines that were
-    read before; asked only about stamps that are not later than all before.
+    state: what is open before them; the matcher changes it. seen: the lines that were read before; asked only about
+    stamps that are not later than all before. counts: lines by kind, those that could not be read as `quarantine`,
+    repeats as `repeated`.
     """
 
-    def __init__(self, host: str, queue: str, state: State | None, seen: Seen | None = None) -> None:
-        self._place = {"host": host, "queue": queue}
+    def __init__(self, state: State, seen: Seen) -> None:
+        self.counts: Counter[str] = Counter()
+        self._place = {"host": state.host, "queue": state.queue}
         self._found = Found()
-        self._counts: Counter[str] = Counter()
-        self._unknown: Counter[str] = Counter()
-        if state is None:
-            self._rules: Rules = Opening(State(host, queue), self._found, self._counts)
-        else:
-            self._rules = Rules(state, self._found, self._counts)
-        self._state = self._rules.state
-        self._repeats = Repeats(self._state.stamps, seen)
+        self._rules = Rules(state, self._found, self.counts)
+        self._state = state
+        self._repeats = Repeats(state.stamps, seen)
         self._statuses = Statuses()
 
     def feed(self, lines: Lines) -> Rows:
@@ -82,13 +77,13 @@ class Matcher:
         block = Block(lines)
         bad = Quarantine(lines, self._place)
         if lines.torn:
-            self._counts["quarantine"] += len(lines.starts)
+            self.counts["quarantine"] += len(lines.starts)
             for number, (time, has) in enumerate(zip(block.times.tolist(), block.has_stamp.tolist(), strict=True)):
                 bad.add(block, number, "cut short", time if has else None)
             return self._rows(bad, block.times[:0], block.prints[:0])
         if not block.has_stamp.all():
             unread = np.flatnonzero(~block.has_stamp).tolist()
-            self._counts["quarantine"] += len(unread)
+            self.counts["quarantine"] += len(unread)
             for number in unread:
                 stamped = IS_STAMPED.match(block.line(number)) is not None
                 bad.add(block, number, "stamp out of range" if stamped else "not stamped", None)
@@ -98,15 +93,11 @@ class Matcher:
         block.read_texts()
         repeats = self._repeats.find(block.times, block.prints, block.line)
         if repeats is not None:
-            self._counts["repeated"] += int(repeats.sum())
+            self.counts["repeated"] += int(repeats.sum())
             block.keep(~repeats)
         if len(block.starts):
             self._match(block, bad)
         return self._rows(bad, block.times, block.prints)
-
-    def finish(self) -> tuple[Rows, Edge]:
-        """Return the last rows, and the edge."""
-        return dict.fromkeys(NAMES), make_edge(self._rules, self._repeats, +self._counts, self._unknown)
 
     def _match(self, block: Block, bad: Quarantine) -> None:
         """Apply the rules to a block of stamped lines."""
@@ -165,8 +156,8 @@ class Matcher:
         except BUGS as error:
             raise Unmatched(block.line(number), error) from error
         for name, count in (("start", starts), ("done", results), ("new", news), ("info", infos), ("end", ends)):
-            self._counts[name] += count
-        self._counts["status"] += levels.count
+            self.counts[name] += count
+        self.counts["status"] += levels.count
         self._state.last_ns = self._last_before(len(times), times, strangers)
 
     def _last_before(self, number: int, times: list[int], strangers: set[int]) -> int | None:
@@ -184,24 +175,24 @@ class Matcher:
         event = parse_event(text)
         if event is None:
             strangers.add(number)
-            self._counts["quarantine"] += 1
+            self.counts["quarantine"] += 1
             self._count_unknown(text)
             bad.add(block, number, "not a line of the log", at)
             return
         kind, values = event
         if kind not in TAKEN and not kind.startswith("foreign "):
             strangers.add(number)
-            self._counts["quarantine"] += 1
+            self.counts["quarantine"] += 1
             bad.add(block, number, f"no rule for {kind}", at)
             return
         if kind.startswith("foreign "):
             strangers.add(number)
             kind = kind.removeprefix("foreign ")
-            self._counts[kind] += 1
+            self.counts[kind] += 1
             if kind != "config":
                 self._found.alerts.append((at, kind, bytes(values[0])))
             return
-        self._counts["done" if kind == "mangled" else "ondemand" if kind.startswith("ondemand") else kind] += 1
+        self.counts["done" if kind == "mangled" else "ondemand" if kind.startswith("ondemand") else kind] += 1
         if kind.startswith("smtp_") or kind == "tcpserver":
             strangers.add(number)
             if kind == "smtp_start":
@@ -227,7 +218,7 @@ class Matcher:
     def _count_unknown(self, text: bytes) -> None:
         word = first_word(text)
         if word is not None:
-            add_words(self._unknown, {word: 1})
+            add_words(self._state.unknown, {word: 1})
 
     def _rows(self, bad: Quarantine, times: Times, prints: Prints) -> Rows:
         """Return what was found."""

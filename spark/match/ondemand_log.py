@@ -83,15 +83,6 @@ def push(stored: OpenRecipients, key: StoredKey, one: OpenStored) -> None:
     stored[key] = one
 
 
-def put_on_top(stored: OpenRecipients, key: StoredKey, later: OpenStored) -> None:
-    """A recipient that may be open was stored again, perhaps several times."""
-    last = later
-    while last.below is not None:
-        last = last.below
-    last.below = stored.get(key)
-    stored[key] = later
-
-
 def end_stored(
     stored: OpenRecipients, found: OnDemandRows, at: int, key: StoredKey, result: str, reason: bytes
 ) -> None:

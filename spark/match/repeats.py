@@ -23,8 +23,8 @@ from spark.match.state import Stamps
 
 Times: TypeAlias = NDArray[np.int64]
 Prints: TypeAlias = NDArray[np.int32]
-# Given two stamps, stamps and prints of the lines between them (both included) that counted in earlier segments or
-# builds: the columns time_ns and print of the table `lines`. More lines do no harm.
+# Given two stamps, stamps and prints of the lines between them (both included) that counted in earlier builds: the
+# columns time_ns and print of the table `lines`. More lines do no harm.
 Seen: TypeAlias = Callable[[int, int], tuple[Times, Prints]]
 
 
@@ -33,22 +33,12 @@ def _digest(line: bytes) -> str:
 
 
 class Repeats:
-    """Finds the lines of a segment that are repeats.
+    """Finds the lines of a stream that are repeats. stamps: of the lines before; changed. seen: those lines."""
 
-    stamps: of the lines before the segment; changed. seen: those lines; None where they are not to be had.
-    doubtful: whether a line was met that may be one of those, and they are not to be had. first_ns, first_print: of
-    the first line. lowest: the earliest stamp that came in two runs or after a later one.
-    """
-
-    def __init__(self, stamps: Stamps, seen: Seen | None) -> None:
-        self.doubtful = False
-        self.first_ns: int | None = None
-        self.first_print: int | None = None
-        self.earliest: int | None = None
-        self.lowest: int | None = None
+    def __init__(self, stamps: Stamps, seen: Seen) -> None:
         self._stamps = stamps
         self._before, self._seen = stamps.latest, seen
-        # What counted of this segment, by block, with the earliest and the latest stamp.
+        # What counted of this build, by block, with the earliest and the latest stamp.
         self._read: list[tuple[Times, Prints, int, int]] = []
 
     def find(self, times: Times, prints: Prints, line: Callable[[int], bytes]) -> NDArray[np.bool_] | None:
@@ -58,10 +48,7 @@ class Repeats:
         """
         stamps = self._stamps
         first = stamps.run_ns is None
-        if self.first_ns is None:
-            self.first_ns, self.first_print = int(times[0]), int(prints[0])
         earliest = int(times.min())
-        self.earliest = earliest if self.earliest is None else min(earliest, self.earliest)
         later = times[1:] > times[:-1]
         if later.all() and (stamps.latest is None or times[0] > stamps.latest):
             repeats = None
@@ -117,7 +104,6 @@ class Repeats:
     ) -> dict[int, int]:  # fmt: skip
         """Find repeats in runs that are not fresh. Returns how many lines of each print the last such run has."""
         low, high = int(times[doubts].min()), int(times[doubts].max())
-        self.lowest = low if self.lowest is None else min(low, self.lowest)
         known, old = self._lines_between(low, high)
         doubtful = np.zeros(len(times), np.bool_)
         doubtful[doubts] = True
@@ -144,14 +130,11 @@ class Repeats:
         known: Counter[tuple[int, int]] = Counter()
         old: dict[int, set[int]] = {}
         if self._before is not None and low <= self._before:
-            if self._seen is None:
-                self.doubtful = True
-            else:
-                times, prints = self._seen(low, high)
-                inside = (times >= low) & (times <= high)
-                for time, print_ in zip(times[inside].tolist(), prints[inside].tolist(), strict=True):
-                    known[time, print_] += 1
-                    old.setdefault(time, set()).add(print_)
+            times, prints = self._seen(low, high)
+            inside = (times >= low) & (times <= high)
+            for time, print_ in zip(times[inside].tolist(), prints[inside].tolist(), strict=True):
+                known[time, print_] += 1
+                old.setdefault(time, set()).add(print_)
         for times, prints, earliest, latest in self._read:
             if earliest <= high and latest >= low:
                 inside = (times >= low) & (times <= high)

@@ -27,7 +27,7 @@ from spark.match.ondemand_log import (
     result_of,
 )
 from spark.match.smtp_log import SessionRows, apply_line, lose_process, lose_session
-from spark.match.state import NO_FACTS, Bounce, Facts, Level, Message, State
+from spark.match.state import NO_FACTS, Facts, Level, Message, State
 
 BOUNCE_SENDERS = (b"", b"#@[]")
 LOST_DAEMON = b"oh no! lost "
@@ -67,8 +67,6 @@ class Rules:
 
     state: changed as the lines say. found: where rows go. counts: lines by kind, in which some kinds are put right.
     """
-
-    level_begun = True  # It is known since when the level holds.
 
     def __init__(self, state: State, found: Found, counts: Counter[str]) -> None:
         self.state, self.found, self.counts = state, found, counts
@@ -151,13 +149,6 @@ class Rules:
             if message.bounce_qp is None:
                 message.bounce_qp = qp
             self.bounces[qp] = (message.key, number, at)
-
-    def forget(self, qp: int) -> None:
-        """Drop what was recorded of a bounce: the segment knows a later one with its qp."""
-        self.bounces.pop(qp, None)
-
-    def remember(self, qp: int, bounce: Bounce) -> None:
-        self.bounces[qp] = bounce
 
     def triple(self, at: int, number: int) -> None:
         message = self.messages.get(number)

@@ -249,7 +249,7 @@ class State:
 
     def mark(self) -> dict[str, Any]:
         """Return what `pending` does not hold, for JSON: the last stamps, whether the run has lost a daemon, and
-        unknown words. The names are none of those that spark.logs.joints keeps beside them."""
+        unknown words."""
         stamps = self.stamps
         return {
             "latest": stamps.latest,

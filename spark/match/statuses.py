@@ -93,9 +93,6 @@ class Levels:
     def advance(self, line: int | None) -> None:
         """Take the statuses before a line (None: all that are left)."""
         end = len(self._places) if line is None else int(np.searchsorted(self._places, line))
-        while self._done < end and not self._rules.level_begun:
-            self._rules.set_level(int(self._times[self._done]), self._level(self._done))
-            self._done += 1
         if self._done < end:
             self._take_many(self._times[self._done : end], self._numbers[self._done : end])
             self._done = end

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from queue_base.errors import Failure, Permanent, Temporary
-from spark.lake.newest import open_local
+from spark.lake.lake import Lake, open_local
 from spark.reports.duckdb_sql import MACROS, select_table
 from spark.reports.engine import Result, check_columns, write_text
 from spark.reports.report import Report, View
@@ -35,8 +35,8 @@ _TEMPORARY = (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.InterruptE
 class DuckEngine:
     """The tables of a local lake in DuckDB, within `memory` bytes. Raises as open_local does."""
 
-    def __init__(self, lake: str, memory: int = MEMORY) -> None:
-        self._path, self.manifest = open_local(lake)
+    def __init__(self, lake: str, memory: int = MEMORY, version: int | None = None) -> None:
+        self.lake: Lake = open_local(lake, version)
         self._made: set[str] = set()
         # DuckDB makes and removes this directory itself, where it needs it.
         temporary = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"queue-report-{os.urandom(8).hex()}")
@@ -74,7 +74,7 @@ class DuckEngine:
     def _make_tables(self, tables: list[str]) -> None:
         for table in tables:
             if table not in self._made:
-                select = select_table(self._path, self.manifest, table)
+                select = select_table(self.lake, table)
                 self._connection.execute(f"create view all_{table} as {select}")
                 self._made.add(table)
 

@@ -3,11 +3,9 @@
 Text only: nothing here needs DuckDB.
 """
 
-import os
-
-from spark.lake.manifest import Manifest
+from spark.lake.lake import Lake
 from spark.reports.functions import FUNCTIONS
-from spark.tables.columns import COLUMNS, PARTITIONED
+from spark.tables.columns import COLUMNS
 
 # count_if: DuckDB's own is null of no rows. div: of integers, towards zero, as Spark's is a bigint. substring_index:
 # what is before the n-th delimiter, or after the n-th from the end.
@@ -38,23 +36,16 @@ _TYPES = {
 }  # fmt: skip
 
 
-def select_table(lake: str, manifest: Manifest, table: str) -> str:
+def select_table(lake: Lake, table: str) -> str:
     """Return the SELECT of a table's columns from its files, in which a time has no zone: it is UTC."""
     columns = COLUMNS[table]
-    files = [os.path.join(lake, table, name) for name in manifest.tables.get(table, ())]
-    # A lake of version 2; `pending` is written anew by each build.
-    missing = ("session",) if table == "pending" and "sessions" not in manifest.tables else ()
+    files = lake.local_files(table)
     if not files:
         return "select " + ", ".join(_null(name, kind) for name, kind in columns.items()) + " where false"
-    each = (_null(name, kind) if name in missing
-            else f'make_timestamp(epoch_us("{name}")) as "{name}"' if kind == "time" else f'"{name}"'
+    each = (f'make_timestamp(epoch_us("{name}")) as "{name}"' if kind == "time" else f'"{name}"'
             for name, kind in columns.items())  # fmt: skip
     names = ", ".join(map(_pattern, files))
-    hive = (
-        "hive_partitioning = true, hive_types = {date: date, host: varchar}"
-        if table in PARTITIONED
-        else "hive_partitioning = false"
-    )
+    hive = "hive_partitioning = true, hive_types = {tbl: varchar, date: date}"
     return f"select {', '.join(each)} from read_parquet([{names}], {hive})"
 
 

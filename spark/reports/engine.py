@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-from spark.lake.manifest import Manifest
+from spark.lake.lake import Lake
 from spark.reports.report import Report, View
 
 
@@ -21,12 +21,12 @@ class Result(NamedTuple):
 
 
 class Engine(Protocol):
-    """What answers questions about one lake, as it was when the engine was opened, which its manifest tells.
+    """What answers questions about one lake, as it was when the engine was opened.
 
     Trouble with the lake or the machine is Temporary; SQL that the engine refuses is Permanent.
     """
 
-    manifest: Manifest
+    lake: Lake
 
     def report(self, report: Report, view: View) -> Result:
         """Return the rows of a report, its columns in the registry's order."""

@@ -1,6 +1,6 @@
 """A report's SQL as a script for the shell of DuckDB or of Spark: what it prints is the report."""
 
-from spark.lake.newest import open_local
+from spark.lake.lake import open_local
 from spark.reports.duckdb_sql import MACROS, select_table
 from spark.reports.functions import FUNCTIONS
 from spark.reports.report import Report, View
@@ -15,10 +15,10 @@ _NO_TABLES = """\
 """
 _SPARK = """\
 -- {title}, for Spark: give all of this to spark.sql, statement by statement, once the tables are views:
---   from spark.lake.store import open_tables
---   tables = open_tables(session, "{lake}")
+--   from spark.lake.tables import tables
+--   found = tables(session, "{lake}")
 --   for name in {names}:
---       getattr(tables, name).createOrReplaceTempView(f"all_{{name}}")
+--       found[name].createOrReplaceTempView(f"all_{{name}}")
 """
 
 
@@ -38,10 +38,8 @@ def _for_duckdb(report: Report, statement: Statement, lake: str | None) -> str:
     if lake is None:
         head += _NO_TABLES.format(tables=" ".join(f"all_{name}" for name in names))
     else:
-        path, manifest = open_local(lake)
-        tables = [
-            f"create or replace temporary view all_{name} as\n{select_table(path, manifest, name)}" for name in names
-        ]
+        opened = open_local(lake)
+        tables = [f"create or replace temporary view all_{name} as\n{select_table(opened, name)}" for name in names]
     return head + "\n" + _statements(statement.functions(MACROS) + tables) + statement.script()
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,7 +22,8 @@ from pyspark.sql.types import (
 )
 
 from queue_base.errors import Failure, Permanent, Temporary
-from spark.lake.store import open_lake, read_table
+from spark.lake.lake import open_lake
+from spark.lake.tables import read_table
 from spark.reports.engine import Result, check_columns, write_text
 from spark.reports.functions import FUNCTIONS
 from spark.reports.report import Report, View
@@ -39,11 +40,13 @@ _EPOCH = datetime(1970, 1, 1)
 class SparkEngine:
     """The tables of a lake in a session, which its caller ends. Raises as open_lake does."""
 
-    def __init__(self, session: SparkSession, lake: str) -> None:
+    def __init__(
+        self, session: SparkSession, lake: str, store: Mapping[str, str] | None = None, version: int | None = None
+    ) -> None:
         self._session = session
         # It prints what is wrong with a statement as JSON, with Java's stack; we tell it ourselves.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-        self._place, self.manifest = open_lake(session, lake)
+        self.lake = open_lake(lake, store, version)
         self._tables: dict[str, DataFrame] = {}
 
     def report(self, report: Report, view: View) -> Result:
@@ -63,8 +66,7 @@ class SparkEngine:
 
     def _table(self, table: str) -> DataFrame:
         if table not in self._tables:
-            files = list(self.manifest.tables.get(table, ()))
-            self._tables[table] = read_table(self._session, self._place, table, files)
+            self._tables[table] = read_table(self._session, self.lake, table)
         return self._tables[table]
 
     def _run(self, statement: Statement, trouble: str) -> Result:

@@ -7,10 +7,10 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from queue_base.errors import Permanent
 
@@ -20,27 +20,36 @@ if TYPE_CHECKING:
 
 # What executors run of ours.
 PACKAGES = ("queue_base", "queue_wire", "spark")
-NEEDED = ("numpy", "pyarrow")
+NEEDED = ("deltalake", "numpy", "pandas", "pyarrow")
 # The mark of a context that has our code.
 _SENT = "_queue_report_code"
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
-
-def run_on_executors(
-    session: "SparkSession", work: Callable[[Task], Result], tasks: Sequence[Task]
-) -> Iterator[Result]:
-    """Yield what work gives for each task, in any order; each is a task of Spark's, the first begun first.
+def run_tasks(session: "SparkSession", work: Callable[[bytes], bytes], given: Sequence[bytes]) -> list[bytes]:
+    """Return what work makes of each of the given, in any order: one stage of Spark's, one task each.
 
     Raises Permanent if an executor lacks what it needs.
     """
-    if not tasks:
-        return
-    context: Any = session.sparkContext
+    import pyarrow as pa
+
     send_code(session)
-    chosen = context.parallelize(list(tasks), len(tasks))
-    yield from chosen.map(work).collect()
+
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for one in batch.column(0).to_pylist():
+                yield pa.RecordBatch.from_arrays([pa.array([work(one)], pa.binary())], ["result"])
+
+    # Dividing the rows of one partition in turn is the one way to one row a task.
+    frame = session.createDataFrame(pa.table({"given": pa.array(given, pa.binary())})).coalesce(1)
+    if len(given) > 1:
+        frame = frame.repartition(len(given))
+    return [bytes(row[0]) for row in frame.mapInArrow(each, "result binary").collect()]
+
+
+def cores(session: "SparkSession") -> int:
+    """Return how many tasks run at once."""
+    context: Any = session.sparkContext
+    return max(1, int(context.defaultParallelism))
 
 
 def send_code(session: "SparkSession") -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from queue_base.errors import Permanent, Temporary
 from spark.runtime.archive import Start, find_archive, start_with
 from spark.runtime.java import choose_java, say_how_java_ended
+from spark.runtime.progress import Progress
 
 # pyspark takes long to import, and a small build or a report of DuckDB's does without it.
 if TYPE_CHECKING:
@@ -126,6 +127,20 @@ class Sessions:
             if callable(handler) and handler is not signal.default_int_handler:
                 signal.signal(signal.SIGINT, handler)
         return self._session
+
+    def cores(self) -> int:
+        """Return how many tasks run at once. Raises as start_session."""
+        from spark.runtime.executors import cores
+
+        return cores(self.get())
+
+    def run(self, work: Callable[[bytes], bytes], given: Sequence[bytes], progress: Progress) -> list[bytes]:
+        """Return what work makes of each of the given, one task each, in any order. Raises as run_tasks."""
+        from spark.runtime.executors import run_tasks
+
+        session = self.get()
+        progress.watch(session)
+        return run_tasks(session, work, given)
 
     def end(self) -> None:
         """Stop the session and Java, if they run. Never fails."""

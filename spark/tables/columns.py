@@ -1,8 +1,9 @@
 """The columns of the lake's tables, for every engine. docs/logs.md says what each means to a reader.
 
 Times stand twice: `x` is a UTC timestamp (microseconds), `x_ns` a long (Unix time in nanoseconds, exact). `host` and
-`queue` name a stream and are never null. A table is stored by `date` (of the row's done or at, UTC) and `host`; all but
-`pending`, which is replaced as a whole.
+`queue` name a stream and are never null. A table is stored by `date` (of the row's done or at, UTC); all but `pending`
+and `streams`, whose rows are replaced by each build that has something new of their stream. A column that several
+tables have is of the same kind in all of them: they are one Delta table.
 
 A kind is string, long (64 bits), int (32 bits), boolean, time, date or longs (an array).
 """
@@ -156,6 +157,10 @@ QUARANTINE = {
 # batch. Only looked at where a batch's stamps are not all later than what was read before.
 LINES = {**_PLACE, "time_ns": "long", "print": "int", "date": "date"}
 
+# What is known of each stream, as JSON: which files were read and how far (spark.logs.reading), what the matcher keeps
+# beside `pending` (State.mark), and `counts`, the lines read so far by kind.
+STREAMS = {**_PLACE, "state": "string"}
+
 COLUMNS: dict[str, dict[str, str]] = {
     "messages": MESSAGES,
     "deliveries": DELIVERIES,
@@ -170,11 +175,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "pending": PENDING,
     "quarantine": QUARANTINE,
     "lines": LINES,
+    "streams": STREAMS,
 }
-# All but `pending`, which is replaced as a whole.
-PARTITIONED = (
-    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "filters", "stored", "runs",
-    "quarantine", "lines",
-)  # fmt: skip
-# What the columns by which a table is stored are called, in the order of its directories.
-PARTITIONS = ("date", "host")
+# All but those whose rows are replaced.
+PARTITIONED = tuple(table for table, columns in COLUMNS.items() if "date" in columns)

@@ -8,8 +8,7 @@ from typing import TypeVar
 
 from queue_base.errors import Failure, Temporary, reason
 from spark.lake.build import Order, Summary, build
-from spark.lake.newest import MANIFESTS
-from spark.runtime.places import local_path
+from spark.runtime.files import local_path
 from spark.runtime.progress import Progress
 from spark.runtime.session import Sessions
 from spark.watch.memory import give_back, resident
@@ -52,8 +51,8 @@ class LakeWork:
 
     def _keep_lake(self) -> None:
         """Raise Temporary where the lake is gone, as its disk is not mounted: no other one is made in its place."""
-        here = local_path(self._order.lake, self._order.settings)
-        if self._has_lake and here is not None and not os.path.isdir(os.path.join(here, MANIFESTS)):
+        here = local_path(self._order.lake)
+        if self._has_lake and here is not None and not os.path.isdir(os.path.join(here, "_delta_log")):
             remedy = "mount its disk, or restart this to make a new one"
             raise Temporary(f"unable to build lake {self._order.lake}: it is gone; {remedy}")
 

@@ -17,7 +17,7 @@ from typing import Protocol, TextIO
 
 from queue_base.errors import Failure, Temporary
 from spark.lake.build import Summary
-from spark.lake.newest import LaterLake
+from spark.lake.lake import LaterLake
 from spark.watch.clock import Clock, Wish
 from spark.watch.timetable import Timetable
 

@@ -32,11 +32,10 @@ def test_the_log_of_one_host_makes_the_tables_that_are_true(tmp_path: Path) -> N
     agree(expected, lake.truth())
 
 
-@pytest.mark.parametrize("cut", [None, 4000])
-def test_the_logs_of_many_hosts_and_queues_do_not_mix(tmp_path: Path, cut: int | None) -> None:
+def test_the_logs_of_many_hosts_and_queues_do_not_mix(tmp_path: Path) -> None:
     places = [(f"host{number % 5}.example", f"queue{number // 5}") for number in range(12)]
     expected = write_worlds(tmp_path / "logs", 2, places, 250)
-    lake = Lake(tmp_path / "lake", cut)
+    lake = Lake(tmp_path / "lake")
     assert lake.feed(tmp_path / "logs")
     agree(expected, lake.truth())
 
@@ -54,7 +53,7 @@ def test_a_batch_over_what_was_read_already_changes_nothing(tmp_path: Path) -> N
 def test_many_logs_make_the_tables_that_are_true(tmp_path: Path, seed: int) -> None:
     places = [(f"host{number}", "main") for number in range(1 + seed % 7)]
     expected = write_worlds(tmp_path / "logs", seed, places, 2000)
-    lake = Lake(tmp_path / "lake", random.Random(seed).choice((None, 1000, 10_000, 100_000)))
+    lake = Lake(tmp_path / "lake")
     assert lake.feed(tmp_path / "logs")
     agree(expected, lake.truth())
 

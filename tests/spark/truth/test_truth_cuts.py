@@ -23,7 +23,7 @@ def feed(pieces: list[bytes], way: str, seed: int) -> Truth:
     """Feed the pieces in that way, one batch each, and look again after some batches; return what came of it."""
     with TemporaryDirectory() as directory:
         rng = random.Random(seed)
-        lake = Lake(Path(directory) / "lake", rng.choice((None, 1000, 5000)))
+        lake = Lake(Path(directory) / "lake")
         for logs in WAYS[way](pieces, Path(directory) / "logs", "alpha/main", rng):
             lake.feed(logs)
             if rng.random() < 0.2:

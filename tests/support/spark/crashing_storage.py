@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-
 from spark.runtime.places import LocalPlace
+
 from support.spark.logs.scripted_logs import Crash
 
 CHANGES = ("write", "rename", "remove", "remove_empty", "make_directory")

@@ -4,7 +4,7 @@ A message is named by its key, which needs no number in these tests; host and qu
 """
 
 import datetime
-import re
+import json
 import shutil
 import tempfile
 import weakref
@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow
-import pyarrow.parquet
 
-from spark.lake.manifest import Manifest, pack
-from spark.lake.newest import MANIFESTS, manifest_path
+from spark.lake.lake import make_lake
+from spark.lake.writer import RowWriter
+from spark.match.rows import fill
 from spark.reports import REPORTS
 from spark.reports.duckdb_engine import DuckEngine
 from spark.reports.engine import Engine
 from spark.reports.report import View
-from spark.tables.columns import COLUMNS, OF_MESSAGE, PARTITIONED, PARTITIONS
+from spark.tables.columns import COLUMNS, OF_MESSAGE
 from support.spark.logs.log_files import stamp
 from support.spark.matched import Stream
 
@@ -105,7 +105,7 @@ class LakeRows:
     def server_log(self, lines: Iterable[tuple[Seconds, bytes]], *, host: str = "h", queue: str = "smtpd") -> None:
         """Add what the matcher makes of a log of queue-smtpd: the time and text of each line."""
         stream = Stream(host, queue)
-        stream.match([(f"{stamp(ns(at))} ".encode() + text, False) for at, text in lines], known=True)
+        stream.match([(f"{stamp(ns(at))} ".encode() + text, False) for at, text in lines])
         for table in ("sessions", "accepted", "refusals", "filters"):
             self.rows[table] += stream.rows(table)
         self.rows["pending"] += [row for row in stream.state.pack().to_pylist() if row["what"] == "session"]
@@ -113,7 +113,7 @@ class LakeRows:
     def queue_log(self, lines: Iterable[tuple[Seconds, bytes]], *, host: str = "h", queue: str = "q") -> None:
         """Add what the matcher makes of a log of queue-send."""
         stream = Stream(host, queue)
-        stream.match([(f"{stamp(ns(at))} ".encode() + text, False) for at, text in lines], known=True)
+        stream.match([(f"{stamp(ns(at))} ".encode() + text, False) for at, text in lines])
         for table in ("messages", "deliveries", "stored", "runs"):
             self.rows[table] += stream.rows(table)
         self.rows["pending"] += stream.state.pack().to_pylist()
@@ -127,25 +127,17 @@ class LakeRows:
         for row in (row for name in ("deliveries", "pending") for row in self.rows[name] if "delivery" in row):
             life = lives.get(_place(row), {})
             row.update({name: life[name] for name in OF_MESSAGE if name in life})
-        tables = {table: self._write_table(lake, table) for table in COLUMNS}
-        (lake / MANIFESTS).mkdir(parents=True)
-        made = Manifest(number=1, made="2026-11-20T00:00:00Z", tables=tables, counts=self.counts)
-        (lake / manifest_path(1)).write_bytes(pack(made))
-
-    def _write_table(self, lake: Path, table: str) -> dict[str, int]:
-        columns = COLUMNS[table]
-        directories: dict[str, list[Row]] = {}
-        for row in self.rows[table]:
-            directories.setdefault(_directory(row) if table in PARTITIONED else "", []).append(row)
-        files = {}
-        for directory, rows in directories.items():
-            stored = [name for name in columns if not directory or name not in PARTITIONS]
-            arrays = [pyarrow.array([_value(row, name) for row in rows], ARROW[columns[name]]) for name in stored]
-            path = Path(directory, "000001-0000.parquet")
-            (lake / table / directory).mkdir(parents=True, exist_ok=True)
-            pyarrow.parquet.write_table(pyarrow.Table.from_arrays(arrays, names=stored), lake / table / path)
-            files[str(path)] = (lake / table / path).stat().st_size
-        return files
+        made = make_lake(str(lake))
+        writer = RowWriter(made.files, datetime.date.today())
+        for table, columns in COLUMNS.items():
+            if rows := self.rows[table]:
+                arrays = [pyarrow.array([_value(row, name) for row in rows], ARROW[columns[name]]) for name in columns]
+                writer.add({table: pyarrow.RecordBatch.from_arrays(arrays, names=list(columns))})
+        for stream, counts in self.counts.items():
+            host, queue = stream.split("/")
+            state = [json.dumps({"counts": counts})]
+            writer.add({"streams": fill("streams", {"state": state}, {"host": host, "queue": queue}, 1)})
+        made.commit(writer.close(), [])
 
     def engine(self) -> DuckEngine:
         """Return an engine over a lake of the rows, which is removed with it."""
@@ -154,13 +146,6 @@ class LakeRows:
         engine = DuckEngine(lake)
         weakref.finalize(engine, shutil.rmtree, lake)
         return engine
-
-
-def _directory(row: Row) -> str:
-    """Return the directory of a row below its table, named as Spark does."""
-    day = "__HIVE_DEFAULT_PARTITION__" if row.get("date") is None else row["date"].isoformat()
-    host = re.sub(r"""[\0-\x1f"#%'*/:=?\\\x7f{\[\]^]""", lambda found: f"%{ord(found[0]):02X}", row["host"])
-    return f"date={day}/host={host}"
 
 
 def _value(row: Row, name: str) -> Any:

@@ -1,8 +1,7 @@
-"""The pure matcher as a test drives it: lines in segments and blocks, and the tables that come of them."""
+"""The pure matcher as a test drives it: lines in builds and blocks, and the tables that come of them."""
 
 import itertools
 import json
-import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -11,8 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark.match import Edge, Lines, Matcher, Rows, State, fits, join
-from spark.match.rows import NAMES
+from spark.match import Matcher, State
+from spark.match.lines import Lines
+from spark.match.rows import NAMES, Rows
 from spark.tables.arrow import ARROW
 from support.spark.logs.log_files import Files
 from support.spark.logs.log_reference import whole_lines
@@ -43,9 +43,9 @@ def _block(lines: list[bytes]) -> Lines:
 
 
 class Stream:
-    """Matches segments of one stream as a build does, and collects the rows.
+    """Matches the lines of one stream, build by build, and collects the rows.
 
-    carry: what becomes of the state between two segments. again: how many segments were matched again.
+    carry: what becomes of the state between two builds.
     """
 
     def __init__(self, host: str = HOST, queue: str = QUEUE, carry: Callable[[State], State] | None = None) -> None:
@@ -53,30 +53,19 @@ class Stream:
         self.state = State(host, queue)
         self.batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in NAMES}
         self.counts: Counter[str] = Counter()
-        self.unknown: Counter[str] = Counter()
-        self.again = 0
         self._carry = carry or (lambda state: state)
 
-    def match(self, lines: Sequence[Line], size: int = 1 << 30, known: bool = False) -> None:
-        """Match a segment: with an unknown beginning, and again where that does not fit; or with a known one."""
-        first, edge = self._run(lines, size, pickle.loads(pickle.dumps(self.state)) if known else None)
-        if not fits(self.state, edge):
-            self.again += 1
-            first, edge = self._run(lines, size, self.state, self._seen)
-            assert fits(self.state, edge)
-        edge = pickle.loads(pickle.dumps(edge))
-        rest, state = join(self.state, edge)
-        for rows in (*first, rest):
-            self._add(rows)
-        self.counts += edge.counts
-        self.unknown += edge.unknown
-        self.state = self._carry(state)
+    @property
+    def unknown(self) -> Counter[str]:
+        return self.state.unknown
 
-    def _run(self, lines: Sequence[Line], size: int, *given: Any) -> tuple[list[Rows], Edge]:
-        matcher = Matcher(self.host, self.queue, *given)
-        rows = [matcher.feed(block) for block in blocks_of(lines, size)]
-        last, edge = matcher.finish()
-        return [*rows, last], edge
+    def match(self, lines: Sequence[Line], size: int = 1 << 30) -> None:
+        """Match what a build reads."""
+        matcher = Matcher(self.state, self._seen)
+        for block in blocks_of(lines, size):
+            self._add(matcher.feed(block))
+        self.counts += matcher.counts
+        self.state = self._carry(self.state)
 
     def _seen(self, earliest: int, latest: int) -> tuple[Any, Any]:
         table = self._table("lines")
@@ -118,16 +107,16 @@ class Stream:
         )
 
 
-def match_cut(lines: Sequence[Line], *cuts: int, known: bool = False, carried: bool = False) -> Stream:
+def match_cut(lines: Sequence[Line], *cuts: int, carried: bool = False) -> Stream:
     """Match lines that are cut there; carried: each part in a build of its own."""
     stream = Stream(carry=carry_state if carried else None)
     for start, end in itertools.pairwise((0, *cuts, len(lines))):
-        stream.match(lines[start:end], known=known)
+        stream.match(lines[start:end])
     return stream
 
 
 def carry_state(state: State) -> State:
-    """Return a state as the lake brings it to the next build: in a file, and in the manifest."""
+    """Return a state as the lake brings it to the next build: in the tables `pending` and `streams`."""
     return State.unpack(state.host, state.queue, state.pack(), json.loads(json.dumps(state.mark())))
 
 
@@ -154,5 +143,5 @@ def match_files(files: Files, host: str = HOST, queue: str = QUEUE) -> Truth:
 
 def match_lines(lines: Sequence[Line], host: str = HOST, queue: str = QUEUE, size: int = 1 << 30) -> Truth:
     stream = Stream(host, queue)
-    stream.match(lines, size, known=True)
+    stream.match(lines, size)
     return stream.truth()

@@ -1,40 +1,26 @@
 """The log pipeline as a test drives it: batch after batch over directories of logs, and what it made of them."""
 
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
-
-from spark.lake import build as build_module
-from spark.lake.batch import Before, match_apart
 from spark.lake.build import Order, Summary, build
-from spark.lake.matching import Home, StreamResult
-from spark.lake.newest import open_local
-from spark.lake.parquet import read_files
-from spark.logs.plan import Plan
-from spark.runtime.places import LocalPlace
+from spark.lake.lake import date_of, open_lake, read_files
 from spark.runtime.progress import Progress
 from spark.tables.arrow import ARROW
+from spark.tables.columns import COLUMNS
 from support.spark.logs.log_rows import DeliveryRow, IntervalRow, MessageRow, QuarantineRow, Truth
-from support.spark.logs.scripted_logs import NoSpark
+from support.spark.runner import InProcess
 
 ROW = TypeVar("ROW", MessageRow, DeliveryRow, IntervalRow)
 Row = dict[str, Any]
 
 
 class Lake:
-    """A lake that is built without Spark. cut: bytes of the segments that streams are matched in; None for one each.
+    """A lake that is built without Spark."""
 
-    run: does the tasks of segments in Spark's place.
-    """
-
-    def __init__(self, directory: Path, cut: int | None = None, run: Callable[..., Iterable[Any]] = map) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._cut = cut
-        self._run = run
-        self.counts: list[dict[str, dict[str, int]]] = []
         self.warnings: list[str] = []
 
     def feed(self, logs: Path, host: str | None = None, queue: str | None = None, **tidy: Any) -> bool:
@@ -44,28 +30,27 @@ class Lake:
 
     def build(self, logs: Path, host: str | None = None, queue: str | None = None, **tidy: Any) -> Summary:
         order = Order(str(logs), str(self._directory), host, queue, **tidy)
-        with pytest.MonkeyPatch.context() as patch:
-            if self._cut is not None:
-                patch.setattr(build_module, "match_here", self._match(LocalPlace(str(logs)), self._cut))
-            found = build(order, NoSpark(), Progress())
+        found = build(order, InProcess(), Progress())
         self.warnings = found.warnings
         return found
 
-    def _match(self, logs: LocalPlace, size: int) -> Any:
-        def match(wanted: Plan, before: Before, home: Home) -> Iterable[StreamResult]:
-            return match_apart(wanted, before, home, logs, size, self._run, lambda phase: None)
-
-        return match
-
     def rows(self, table: str) -> list[Row]:
         """Return the rows of a table."""
-        _, manifest = open_local(str(self._directory))
-        found: list[Row] = read_files(str(self._directory), table, manifest.tables.get(table, {})).to_pylist()
-        return found
+        return rows_of_table(str(self._directory), table)
 
     def truth(self) -> Truth:
         """Return what is in the tables."""
         return rows_of({table: self.rows(table) for table in ARROW})
+
+
+def rows_of_table(lake: str, table: str) -> list[Row]:
+    """Return the rows of a table of a lake, with their dates."""
+    opened, found = open_lake(lake), []
+    for path in opened.tables[table]:
+        rows = read_files(opened.files, table, [path]).to_pylist()
+        dated = {} if "date" not in COLUMNS[table] else {"date": date.fromisoformat(date_of(path))}
+        found += [{name: (row | dated)[name] for name in COLUMNS[table]} for row in rows]
+    return found
 
 
 def rows_of(tables: dict[str, list[Row]]) -> Truth:

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from spark.logs.plan import Plan
 from spark.logs.reader import read_lines
 from spark.logs.sources import plan
-from spark.match.lines import Lines
 from spark.runtime.places import LocalPlace
+
+from spark.match.lines import Lines
 
 
 class ReadLine(NamedTuple):

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-
-from spark.lake import build as build_module
 from spark.lake.batch import Before
-from spark.lake.build import Order, Summary, build
 from spark.lake.manifest import Manifest
 from spark.lake.matching import Home, StreamResult
 from spark.lake.newest import open_local
 from spark.lake.parquet import TableWriter, read_files
 from spark.logs.plan import Part, Plan
 from spark.runtime.places import Place
+
+from spark.lake import build as build_module
+from spark.lake.build import Order, Summary, build
 from spark.runtime.progress import Progress
 from spark.tables.arrow import ARROW
 

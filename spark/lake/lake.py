@@ -1,0 +1,276 @@
+"""The lake: one Delta table for all tables, so that a build's rows, and what it has read, are one version, or nothing.
+
+It is stored by table and date: LAKE/tbl=messages/date=2026-01-02/NAME.parquet; a row's table and date are not in the
+file. Delta's log says which files count, and keeps earlier versions: what no longer counts stays for KEPT hours, for
+whoever reads it, then it is removed. There is no lock: of two builds that end with one version the second is refused.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Field, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.schema import ArrayType, PrimitiveType
+from deltalake.transaction import AddAction, RemoveAction
+
+from queue_base.errors import Permanent, Temporary, reason
+from spark.runtime.files import Files, first_line, local_path, open_files
+from spark.tables.arrow import ARROW
+from spark.tables.columns import COLUMNS, PARTITIONED
+
+# The columns by which it is stored; what Delta calls the directory of rows without a date.
+STORED_BY = ["tbl", "date"]
+NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+# Hours that a version stays readable (`--as-of`), and files that a build has left which died stay there.
+KEPT = 24
+# A later program that changes what rows mean gives this another number; an earlier one then leaves the lake alone.
+FORM = "form 5"
+PROGRAM = "queue-report"
+# The directory by which a lake of the form before is told.
+OLD_MANIFESTS = "_manifest"
+_SETTINGS = {
+    "delta.logRetentionDuration": f"interval {KEPT} hours",
+    "delta.deletedFileRetentionDuration": f"interval {KEPT} hours",
+    "delta.checkpointInterval": "100",
+}
+_KINDS = {
+    "string": "string", "long": "long", "int": "integer", "boolean": "boolean", "time": "timestamp", "date": "date",
+}  # fmt: skip
+# Files of a table are put together up to so many bytes.
+WANTED = 128 << 20
+
+
+class LaterLake(Permanent):
+    """A later version of this program has written the lake."""
+
+
+class Conflict(Exception):
+    """Another build has made a version meanwhile."""
+
+
+class Written(NamedTuple):
+    """A data file: its path below the lake, bytes and rows. date: ISO 8601, None in tables that are not by date."""
+
+    table: str
+    date: str | None
+    path: str
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A lake as it is after one build, its files by table. number: the version. made: when, ISO 8601, UTC."""
+
+    uri: str
+    files: Files
+    number: int
+    made: str
+    tables: Mapping[str, tuple[str, ...]]
+    delta: DeltaTable
+
+    def read(self, table: str, columns: list[str] | None = None) -> pa.Table:
+        """Return the rows of a table that is not by date, or columns of one. Raises OSError, and Permanent."""
+        return read_files(self.files, table, self.tables[table], columns)
+
+    def streams(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """Return what is known of each stream, by host and queue."""
+        return {(row["host"], row["queue"]): json.loads(row["state"]) for row in self.read("streams").to_pylist()}
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """The lines read so far by kind, by `host/queue`."""
+        return {"/".join(stream): state.get("counts", {}) for stream, state in self.streams().items()}
+
+    def local_files(self, table: str) -> list[str]:
+        """Return the paths of a table's files, as Spark and DuckDB open them."""
+        return [f"{self.files.root}/{path}" for path in self.tables[table]]
+
+    def commit(self, written: Iterable[Written], removed: Iterable[str]) -> "Lake":
+        """Make the next version: with more files and without others. Raises Conflict, OSError; then nothing changed."""
+        added = list(written)
+        now = int(time.time() * 1000)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(one.path, one.size, {"tbl": one.table, "date": one.date}, now, True, _stats(one.rows))
+            for one in added
+        ]
+        actions += [RemoveAction(path=path, data_change=True, deletion_timestamp=now) for path in removed]
+        self.files.sync(one.path for one in added)
+        try:
+            self.delta.create_write_transaction(
+                actions, "append", _schema(), STORED_BY, commit_properties=CommitProperties(max_commit_retries=0)
+            )
+        except CommitFailedError as error:
+            if DeltaTable(self.uri, storage_options=dict(self.files.store) or None).version() > self.number:
+                raise Conflict from error
+            raise OSError(first_line(error)) from error
+        except DeltaError as error:
+            raise OSError(first_line(error)) from error
+        after = open_lake(self.uri, self.files.store)
+        self.files.sync([f"_delta_log/{after.number:020}.json"])
+        return after
+
+    def expire(self, days: int) -> "Lake | None":
+        """Make a version without dates more than `days` days ago; None where there are none."""
+        first = date.fromordinal(max(1, datetime.now(UTC).date().toordinal() - days)).isoformat()
+        old = [path for table in PARTITIONED for path in self.tables[table] if date_of(path) < first]
+        return self.commit([], old) if old else None
+
+    def compact(self) -> int:
+        """Put small files of each table and date together; return how many there were. Raises Conflict, OSError."""
+        try:
+            done = self.delta.optimize.compact(target_size=WANTED)
+            self.delta.create_checkpoint()
+            self.delta.cleanup_metadata()
+        except CommitFailedError as error:
+            raise Conflict from error
+        except DeltaError as error:
+            raise OSError(first_line(error)) from error
+        return int(done["numFilesRemoved"])
+
+    def vacuum(self) -> None:
+        """Remove files that do not count since KEPT hours, and those that dead builds have left. Raises OSError."""
+        try:
+            self.delta.vacuum(KEPT, dry_run=False, enforce_retention_duration=False, full=True)
+        except DeltaError as error:
+            raise OSError(first_line(error)) from error
+
+
+def open_lake(uri: str, store: Mapping[str, str] | None = None, version: int | None = None) -> Lake:
+    """Return a lake, or an earlier version of it.
+
+    Raises Permanent where there is none, or it is something else, or of a later program; Temporary where it cannot be
+    read now.
+    """
+    try:
+        files = open_files(uri, store)
+        delta = DeltaTable(files.root, version=version, storage_options=dict(store or {}) or None)
+        about = delta.metadata()
+        found = delta.get_add_actions(flatten=True).column("path").to_pylist()
+        made = delta.history(1)[0]["timestamp"]
+    except TableNotFoundError as error:
+        raise no_lake(uri) from error
+    except DeltaError as error:
+        if version is not None and "version" in str(error).lower():
+            raise Permanent(f"unable to open lake {uri}: it has no version {version} (any more)") from error
+        raise Temporary(f"unable to open lake {uri}: {first_line(error)}; nothing is shown") from error
+    except OSError as error:
+        raise Temporary(f"unable to open lake {uri}: {reason(error)}; nothing is shown") from error
+    if about.name != PROGRAM:
+        raise Permanent(f"unable to open lake {uri}: it is a Delta table of something else")
+    if about.description != FORM:
+        raise LaterLake(
+            f"unable to open lake {uri}: a later queue-report made it ({about.description}, ours is {FORM}); use that"
+        )
+    tables: dict[str, list[str]] = {table: [] for table in COLUMNS}
+    for path in sorted(found):
+        tables.setdefault(path.split("/", 1)[0].removeprefix("tbl="), []).append(path)
+    when = datetime.fromtimestamp(made / 1000, UTC).isoformat(timespec="seconds")
+    return Lake(files.root, files, delta.version(), when, {name: tuple(paths) for name, paths in tables.items()}, delta)
+
+
+def open_local(uri: str, version: int | None = None) -> Lake:
+    """Return a lake in a directory of this machine. Raises as open_lake does."""
+    if local_path(uri) is None:
+        raise Permanent(f"unable to open lake {uri}: it is not on this machine; use --engine spark")
+    return open_lake(uri, version=version)
+
+
+def no_lake(uri: str) -> Permanent:
+    """Return the error for a place without a lake."""
+    return Permanent(
+        f"unable to open lake {uri}: there is no lake of queue-report; "
+        f"make it with `queue-report build LOGS --lake {uri}`"
+    )
+
+
+def make_lake(uri: str, store: Mapping[str, str] | None = None) -> Lake:
+    """Return a lake; make it where there is none. Raises as open_lake does, and OSError where it cannot be made.
+
+    Where a lake of the form before is, the new one is made beside it, at version 0: see spark.lake.old.
+    """
+    files = open_files(uri, store)
+    options = dict(store or {}) or None
+    try:
+        if not DeltaTable.is_deltatable(files.root, storage_options=options):
+            _refuse_others(uri, files)
+            DeltaTable.create(
+                files.root,
+                _schema(),
+                partition_by=STORED_BY,
+                name=PROGRAM,
+                description=FORM,
+                configuration=_SETTINGS,
+                storage_options=options,
+            )
+            files.sync(["_delta_log/00000000000000000000.json"])
+    except DeltaError as error:
+        # Another build may just have made it.
+        if not DeltaTable.is_deltatable(files.root, storage_options=options):
+            raise OSError(first_line(error)) from error
+    return open_lake(uri, store)
+
+
+def _refuse_others(uri: str, files: Files) -> None:
+    """Raise Permanent where a lake is to be made and there is something else."""
+    try:
+        found = [entry.name for entry in files.list()]
+    except FileNotFoundError:
+        return
+    if found == [""]:
+        raise Permanent(f"unable to build lake {uri}: it is a file; name a new directory")
+    if OLD_MANIFESTS in found:
+        return
+    foreign = [name for name in found if name != "_delta_log" and not name.startswith("tbl=")]
+    if foreign:
+        raise Permanent(f"unable to build lake {uri}: it is no lake, and holds {foreign[0]}; name a new directory")
+
+
+def read_files(files: Files, table: str, paths: Iterable[str], columns: list[str] | None = None) -> pa.Table:
+    """Return the rows of data files in the columns of the schema (or those named), without `date`.
+
+    Raises Permanent for a file that is damaged or gone, OSError where it cannot be read.
+    """
+    names = [name for name in ARROW[table].names if name != "date"] if columns is None else columns
+    schema = pa.schema([ARROW[table].field(name) for name in names])
+    found = [schema.empty_table()]
+    for path in paths:
+        try:
+            found.append(read_rows(files, path, names).select(names).cast(schema))
+        except (pa.ArrowException, FileNotFoundError) as error:
+            why = "it is gone" if isinstance(error, FileNotFoundError) else f"it is damaged: {first_line(error)}"
+            raise Permanent(
+                f"unable to read {files.root}/{path}: {why}; restore it, or build a new lake from the logs"
+            ) from error
+    return pa.concat_tables(found)
+
+
+def read_rows(files: Files, path: str, columns: list[str] | None = None, filters: Any = None) -> pa.Table:
+    """Return rows of a data file. Raises pyarrow's errors, and OSError."""
+    # From memory: Arrow reads a file of Python's in threads of its own, which may outlive the interpreter.
+    return pq.read_table(pa.BufferReader(files.read(path)), columns=columns, filters=filters, partitioning=None)
+
+
+def date_of(path: str) -> str:
+    """Return the date of a data file, as its directory says."""
+    return path.split("/", 2)[1].removeprefix("date=")
+
+
+def _stats(rows: int) -> str:
+    return json.dumps({"numRecords": rows})
+
+
+def _schema() -> Schema:
+    """Return the columns of all tables, in Delta's types."""
+    kinds = {name: kind for columns in COLUMNS.values() for name, kind in columns.items()}
+    fields = [Field("tbl", PrimitiveType("string"))]
+    for name, kind in kinds.items():
+        longs = kind == "longs"
+        fields.append(Field(name, ArrayType(PrimitiveType("long")) if longs else PrimitiveType(_KINDS[kind])))
+    return Schema(fields)

@@ -1,0 +1,107 @@
+"""Rows of the tables become data files of a lake. This runs in Spark's executors."""
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spark.lake.lake import NO_DATE, Written
+from spark.runtime.files import Files
+from spark.tables.columns import PARTITIONED
+
+# Rows of a table and date wait until they are so many bytes, or all that wait are so many; then they are a file.
+GROUP_BYTES = 64 << 20
+WAITING_BYTES = 256 << 20
+# Files of fewer rows than this are written without dictionaries: these take a third of the time and of the bytes, and
+# so does Arrow's own schema, which tells nothing that the types of Parquet do not.
+PLAIN_ROWS = 10_000
+# Stamps are nearly sorted: their differences take a quarter of the bytes.
+_DELTA = {"lines": {"time_ns": "DELTA_BINARY_PACKED"}}
+
+_Key = tuple[str, str | None]  # Table and date.
+
+
+class RowWriter:
+    """Writes rows of all tables. today: what rows of quarantine without a date get. Call add, then close."""
+
+    def __init__(self, files: Files, today: date) -> None:
+        self._files, self._today = files, today
+        self._waiting: dict[_Key, list[pa.RecordBatch]] = {}
+        self._bytes: dict[_Key, int] = {}
+        self._written: list[Written] = []
+
+    def add(self, rows: Mapping[str, pa.RecordBatch | None]) -> None:
+        """Take rows, by table, in the columns of the schema. Raises OSError."""
+        for table, batch in rows.items():
+            if batch is None or not batch.num_rows:
+                continue
+            for day, part in _by_date(table, batch, self._today):
+                self._hold((table, day), part)
+
+    def take_from(self, other: "RowWriter") -> None:
+        """Take what another one has written, and what waits in it. Raises OSError."""
+        self._written += other._written
+        for key, batches in other._waiting.items():
+            for batch in batches:
+                self._hold(key, batch)
+
+    def close(self) -> list[Written]:
+        """Write what waits. Returns all files that were written. Raises OSError."""
+        for key in list(self._waiting):
+            self._write(key)
+        return self._written
+
+    def undo(self) -> None:
+        """Remove what was written; what cannot be removed is no part of the lake, and goes with the next vacuum."""
+        for one in self._written:
+            try:
+                self._files.remove(one.path)
+            except OSError:
+                continue
+
+    def _hold(self, key: _Key, batch: pa.RecordBatch) -> None:
+        self._waiting.setdefault(key, []).append(batch)
+        self._bytes[key] = self._bytes.get(key, 0) + batch.nbytes
+        if self._bytes[key] >= GROUP_BYTES:
+            self._write(key)
+        elif sum(self._bytes.values()) >= WAITING_BYTES:
+            self._write(max(self._bytes, key=self._bytes.__getitem__))
+
+    def _write(self, key: _Key) -> None:
+        table, day = key
+        rows = pa.Table.from_batches(self._waiting.pop(key))
+        del self._bytes[key]
+        path = f"tbl={table}/date={day or NO_DATE}/{os.urandom(8).hex()}.parquet"
+        few = rows.num_rows < PLAIN_ROWS
+        delta = {} if few else _DELTA.get(table, {})
+        dictionary = [name for name in rows.schema.names if name not in delta and not few]
+        # In memory: what Parquet is written to must be Arrow's own, or a thread of it may outlive the interpreter.
+        made = pa.BufferOutputStream()
+        with pq.ParquetWriter(
+            made, rows.schema, compression="zstd", store_schema=not few,
+            use_dictionary=dictionary if delta or few else True, column_encoding=delta or None,
+        ) as writer:  # fmt: skip
+            writer.write_table(rows, row_group_size=rows.num_rows)
+        content = made.getvalue()
+        self._files.write(path, memoryview(content))
+        self._written.append(Written(table, day, path, content.size, rows.num_rows))
+
+
+def _by_date(table: str, batch: pa.RecordBatch, today: date) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+    """Yield the rows of each date, without that column."""
+    if table not in PARTITIONED:
+        yield None, batch
+        return
+    dates = batch.column("date")
+    if dates.null_count:
+        dates = pc.fill_null(dates, pa.scalar(today, pa.date32()))
+    rest = batch.drop_columns(["date"])
+    ends = pc.min_max(dates)
+    if ends["min"] == ends["max"]:
+        yield ends["min"].as_py().isoformat(), rest
+        return
+    for day in pc.unique(dates):
+        yield day.as_py().isoformat(), rest.filter(pc.equal(dates, day))

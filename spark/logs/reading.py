@@ -1,0 +1,442 @@
+"""What is new in the files of one stream, as lines in their order, wherever a file was cut, renamed or compressed.
+
+A file is known by its first bytes and by how many bytes of it were read: so it is recognized when it has grown, has got
+another name, or was compressed. Names give the order, since a logger's names are stamps; what goes on where it was read
+to comes first. The part of a line at the end of a file is carried to the next build. What the same file has grown by
+continues it. The next file does, unless it begins with a whole stamp: then no more of the line came, and it is torn.
+
+A logger may rename `current` at any time. So it is opened before the directory is listed, and has its name still
+afterwards, or all is done again; then it is read by what was opened, whatever its name is by now.
+"""
+
+import base64
+import hashlib
+import itertools
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import astuple, dataclass, replace
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from spark.logs import packed
+from spark.logs.streams import SourceError, choose_logs
+from spark.match.grammar import parse_event
+from spark.match.lines import Lines
+from spark.match.stamps import IS_STAMPED, STAMP
+from spark.match.text import escape
+from spark.runtime.files import Entry, Files
+
+BLOCK = 4 << 20
+LINE_MAX = 1 << 20  # What is longer without a newline is garbage; of it no more is kept than this.
+# A block has no more lines than this, so that one of newlines does not take many times its size.
+_LINES_MAX = 1 << 16
+# So many of its first bytes a file is known by.
+HEAD = 1 << 10
+_LOOK = 1 << 14
+# What a logger, or its processor, has at work: it may get another name, or be removed, at any time.
+_AT_WORK = ("current", "previous")
+_TRIES = 5
+_REMEMBERED = 1000  # Files of a stream that are gone and still known.
+_TAIL = 1 << 16
+_OLD = "tail:"
+_NAME = re.compile(r"@[0-9a-f]{24}\.[su]")
+_NULS = re.compile(rb"\0+")
+
+
+@dataclass
+class Known:
+    """A file that was read: its size then, how many bytes of its content were read, a hash of the first HEAD of these,
+    and its lines so far.
+
+    A head `tail:…` is that of a lake of the form before: a hash of the last bytes that were read.
+    """
+
+    size: int
+    read: int
+    head: str
+    lines: int
+
+
+class _Log(NamedTuple):
+    """A file that may have something new. head: the first bytes of its content. start, lines: what was read of it."""
+
+    entry: Entry
+    head: bytes
+    packed: bool
+    start: int = 0
+    lines: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+
+class Reading:
+    """Reads what is new in the stream whose directory is `below`; state: what `pack` of the last one gave, or {}.
+
+    warnings: what is odd about its files. bytes, opened: how much was read, of how many files.
+    """
+
+    def __init__(self, files: Files, below: str, state: Mapping[str, Any]) -> None:
+        self.warnings: list[str] = []
+        self.bytes = self.opened = 0
+        self._files, self._below = files, below
+        self._known = {name: Known(*one) for name, one in state.get("files", {}).items()}
+        self._last: str = state.get("last", "")
+        self._carried = base64.b64decode(state.get("carried", ""))
+        self._at_work: dict[str, BinaryIO] = {}
+
+    def pack(self) -> dict[str, Any]:
+        """Return the state after what was read, for JSON."""
+        return {
+            "files": {name: list(astuple(one)) for name, one in self._known.items()},
+            "last": self._last,
+            "carried": base64.b64encode(self._carried).decode(),
+        }
+
+    def lines(self) -> Iterator[Lines]:
+        """Yield the lines that are new, in order. Raises SourceError, and OSError where a file cannot be read."""
+        with ExitStack() as stack:
+            logs = self._look_at(self._list(stack))
+            for log in logs:
+                try:
+                    yield from self._read(log)
+                except packed.Damaged as error:
+                    if not log.packed:
+                        raise
+                    self._say_damaged(log.name, error)
+                except FileNotFoundError:
+                    self._say_removed(log.name)
+                    self._known.pop(log.name)
+
+    def _path(self, name: str) -> str:
+        return posixpath.join(self._below, name) if name else self._below
+
+    def _uri(self, name: str) -> str:
+        return posixpath.join(self._files.root, self._path(name)).rstrip("/")
+
+    def _list(self, stack: ExitStack) -> list[Entry]:
+        """Return the logs; open those at work first, so that each is what was listed by its name."""
+        for _ in range(_TRIES):
+            self._at_work.clear()
+            for name in _AT_WORK:
+                try:
+                    self._at_work[name] = stack.enter_context(self._files.open(self._path(name)))
+                except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                    continue
+            found = choose_logs(self._files.list(self._below))
+            at_work = [one.name for one in found if one.name in _AT_WORK]
+            if all(name in self._at_work for name in at_work) and all(
+                self._files.is_same(file, self._path(name)) for name, file in self._at_work.items()
+            ):
+                return found
+        # There is always a new one: those at work are left to the next build.
+        self._at_work.clear()
+        return [one for one in found if one.name not in _AT_WORK]
+
+    def _open(self, name: str) -> tuple[BinaryIO, BinaryIO]:
+        """Return a file, and what reads its content from the beginning."""
+        raw = self._at_work.get(name)
+        if raw is None:
+            raw = self._files.open(self._path(name))
+        else:
+            raw.seek(0)
+        return raw, packed.unpack(raw)
+
+    def _close(self, name: str, raw: BinaryIO) -> None:
+        if name not in self._at_work:
+            raw.close()
+
+    def _look_at(self, entries: Sequence[Entry]) -> list[_Log]:
+        """Return what may have something new, in the order of its lines."""
+        names = {one.name for one in entries}
+        looks = []
+        for entry in entries:
+            known = self._known.get(entry.name)
+            if known is None or known.size != entry.size or entry.name in _AT_WORK:
+                try:
+                    looks.append(self._look(entry))
+                except FileNotFoundError:
+                    self._say_removed(entry.name)
+                except packed.Damaged as error:
+                    self._say_damaged(entry.name, error)
+        found = self._find_earlier(looks)
+        goes_on, new = [], []
+        after = {name: one for name, one in self._known.items() if name in names}
+        now_called = {name: name for name in after if name not in found}
+        for log in looks:
+            name = self._earlier(log.name, found, names)
+            if name is None:
+                self._refuse_unstamped(log)
+                after[log.name] = Known(-1, 0, "", 0)
+                new.append(log)
+                continue
+            known = self._known[name]
+            after[log.name] = replace(known, size=log.entry.size)
+            if name == log.name or name not in now_called:
+                now_called[name] = log.name
+            if log.packed or log.entry.size > known.read or log.name in _AT_WORK:
+                goes_on.append(log._replace(start=known.read, lines=known.lines))
+        self._last = now_called.get(self._last, self._last)
+        self._remember(after, names)
+        goes_on.sort(key=lambda log: log.name != self._last)
+        return [*goes_on, *self._in_order(new)]
+
+    def _find_earlier(self, looks: Sequence[_Log]) -> dict[str, list[str]]:
+        """Return for each file the names by which it may have been read before."""
+        sizes = {min(one.read, HEAD) for one in self._known.values()}
+        found = {}
+        for log in looks:
+            heads = {_hash(log.head[:size]) for size in sizes if size <= len(log.head)}
+            found[log.name] = [
+                name for name, one in self._known.items()
+                if (one.head in heads and (one.read >= HEAD or _may_be_called(name, log.name)))
+                or self._is_tail(one, log)
+            ]  # fmt: skip
+        return found
+
+    def _say_removed(self, name: str) -> None:
+        # A logger removes its oldest file at any time.
+        self.warnings.append(f"{self._uri(name)}: it was removed before it was read")
+
+    def _say_damaged(self, name: str, error: packed.Damaged) -> None:
+        self.warnings.append(f"{self._uri(name)}: {error}; it is passed by until it can be read")
+
+    def _look(self, entry: Entry) -> _Log:
+        raw, file = self._open(entry.name)
+        try:
+            head = b""
+            while len(head) < _LOOK and (more := packed.read_some(file, _LOOK - len(head))):
+                head += more
+            return _Log(entry, head, file is not raw)
+        finally:
+            self._close(entry.name, raw)
+
+    def _earlier(self, name: str, found: Mapping[str, Sequence[str]], names: set[str]) -> str | None:
+        """Return by which name a file was read before, None if it was not.
+
+        Of few bytes, as of a part of a line, it is doubtful which file they were: then its name must be one that it may
+        have got, and a file at work gives way to one with a new name, which is what it was renamed to.
+        """
+        same = found[name]
+        if name in same:
+            few = self._known[name].read < HEAD and name in _AT_WORK
+            if not (few and any(name in others for other, others in found.items() if other not in self._known)):
+                return name
+            same = [one for one in same if one != name]
+        gone = [one for one in same if one not in names or one in _AT_WORK]
+        return max(gone or same, key=lambda one: self._known[one].read, default=None)
+
+    def _is_tail(self, known: Known, log: _Log) -> bool:
+        """Return whether a file that an earlier version has read is this one: it knew the last bytes before a place."""
+        if not known.head.startswith(_OLD) or log.packed or log.entry.size < known.read:
+            return False
+        raw, _ = self._open(log.name)
+        try:
+            raw.seek(max(0, known.read - _TAIL))
+            return known.head == old_head(hashlib.sha256(raw.read(min(known.read, _TAIL))).hexdigest()[:32])
+        finally:
+            self._close(log.name, raw)
+
+    def _remember(self, after: dict[str, Known], names: set[str]) -> None:
+        """Know the files that are there, and the last that are gone: they may come back compressed."""
+        taken = {(one.read, one.head) for one in after.values()}
+        gone = [name for name, one in self._known.items() if name not in names and (one.read, one.head) not in taken]
+        kept = sorted(gone)[-_REMEMBERED:]
+        self._known = {name: self._known[name] for name in kept} | after
+
+    def _in_order(self, logs: list[_Log]) -> list[_Log]:
+        """Return new files in the order of their lines: that of their names, unless names were swapped.
+
+        The name of a rotated file is a stamp that is not earlier than its last line's. Where names break that, and
+        the order of the lines' own stamps does not, they were swapped.
+        """
+        spans = {log.name: span for log in logs if (span := self._span(log)) is not None}
+        named = [at for at, log in enumerate(logs) if log.name in spans]
+        by_stamp = sorted(named, key=lambda at: spans[logs[at].name])
+        moved = [(at, other) for at, other in zip(named, by_stamp, strict=True) if at != other]
+        if not moved:
+            return logs
+        names = [logs[at].name for at, _ in moved]
+        sources = [logs[other].name for _, other in moved]
+        broken = any(name[1:25] < spans[name][1] for name in names)
+        mended = all(name[1:25] >= spans[source][1] for name, source in zip(names, sources, strict=True))
+        apart = all(spans[one][1] <= spans[two][0] for one, two in itertools.pairwise(sources))
+        if not (broken and mended and apart):
+            return logs
+        ordered = list(logs)
+        for at, other in moved:
+            ordered[at] = logs[other]
+        self.warnings.append(
+            f"{self._uri('')}: the stamps in {' and '.join(names[:4])} "
+            "say that their names are swapped; they are read in the order of the stamps"
+        )
+        return ordered
+
+    def _span(self, log: _Log) -> tuple[str, str] | None:
+        """Return the stamps (24 digits) of the first and the last stamped line of a rotated file, if both are found."""
+        if not _NAME.match(log.name) or log.packed:
+            return None
+        tail = log.head
+        if log.entry.size > len(log.head):
+            raw, _ = self._open(log.name)
+            with raw:
+                raw.seek(max(0, log.entry.size - _LOOK))
+                tail = raw.read(_LOOK)
+        stamps = [stamp for end in (log.head, tail) for stamp in re.findall(rb"(?:^|\n)@([0-9a-f]{24}) ", end)]
+        return (stamps[0].decode(), stamps[-1].decode()) if stamps else None
+
+    def _refuse_unstamped(self, log: _Log) -> None:
+        """Raise SourceError for a file that no logger of ours has written: syslog, or multilog without t."""
+        lines = log.head.split(b"\n")
+        if any(IS_STAMPED.match(line) for line in lines):
+            return
+        ours = log.name in _AT_WORK or _NAME.match(log.name) is not None
+        # A file that begins inside a line may have no stamp, but not for many lines.
+        if ours and len(lines) <= 8:
+            return
+        raise SourceError(
+            f"{self._uri(log.name)}: its lines have no TAI64N stamps; expected is "
+            "`@4000000067450a1b2c3d4e5f new msg 457`, as multilog with t, or svlogd with -t, writes it"
+        )
+
+    def _read(self, log: _Log) -> Iterator[Lines]:
+        """Yield the lines of a file from where it was read to; what is open at its end is carried."""
+        raw, file = self._open(log.name)
+        known = self._known[log.name]
+        known.size = -1  # Until all of it is read.
+        try:
+            if log.packed:
+                _skip(file, log.start)
+            else:
+                file.seek(log.start)
+            yield from self._read_on(log, known, file)
+            known.size = log.entry.size if log.packed else known.read
+        finally:
+            self._close(log.name, raw)
+
+    def _read_on(self, log: _Log, known: Known, file: BinaryIO) -> Iterator[Lines]:
+        name = log.name
+        goes_on = bool(log.start) and self._last == name
+        head, rest, joined = log.head[: log.start][:HEAD], _Rest(self._carried), False
+        while chunk := packed.read_some(file, BLOCK):
+            if known.read == log.start:
+                self.opened += 1
+                if self._carried and not goes_on:
+                    if IS_STAMPED.match(chunk):
+                        yield self._torn()
+                        rest = _Rest(b"")
+                    joined = bool(rest.line)
+            self.bytes += len(chunk)
+            known.read += len(chunk)
+            if len(head) < HEAD:
+                head += chunk[: HEAD - len(head)]
+                known.head = _hash(head)
+            if joined or rest.is_long:
+                end = chunk.find(b"\n")
+                rest.add(chunk if end < 0 else chunk[:end])
+                if end >= 0:
+                    known.lines += 1
+                    yield self._line(name, rest.line, None if joined else known.lines)
+                    joined, rest, chunk = False, _Rest(b""), chunk[end + 1 :]
+                else:
+                    chunk = b""
+            end = chunk.rfind(b"\n") + 1
+            if end:
+                for lines in self._blocks(name, rest.line + chunk[:end], known.lines + 1):
+                    yield lines
+                    known.lines += len(lines.starts)
+                rest = _Rest(b"")
+            rest.add(chunk[end:])
+            self._carried, self._last = rest.line, name
+
+    def _blocks(self, name: str, data: bytes, first: int) -> Iterator[Lines]:
+        """Yield whole lines, not too many at once, each of which ends with a newline; one that is too long alone."""
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 10).astype(np.int64)
+        starts = np.empty_like(ends)
+        starts[:1] = 0
+        starts[1:] = ends[:-1] + 1
+        cuts = {0, len(ends), *range(0, len(ends), _LINES_MAX)}
+        long = np.flatnonzero(ends - starts > LINE_MAX).tolist()
+        for place in long:
+            cuts |= {place, place + 1}
+        for at, until in itertools.pairwise(sorted(cuts)):
+            begin, end = int(starts[at]), int(ends[until - 1])
+            if until - at == 1 and end - begin > LINE_MAX:
+                yield self._line(name, _Rest(data[begin:end]).line, first + at)
+            else:
+                part = data if until - at == len(ends) else data[begin : end + 1]
+                here = slice(at, until)
+                yield Lines(part, starts[here] - begin, ends[here] - begin, self._name(name), first + at)
+
+    def _torn(self) -> Lines:
+        """Return the line that is carried: it was cut short."""
+        line, self._carried = self._carried, b""
+        # A logger completes a file before it calls it .s: what ends there without a newline was written so.
+        whole = packed.base_name(self._last).endswith(".s") and _is_line(line)
+        known = self._known.get(self._last)
+        number = known.lines + 1 if known else 1
+        return _one_line(line[:LINE_MAX], self._name(self._last), number, not whole)
+
+    def _line(self, name: str, line: bytes, number: int | None) -> Lines:
+        return _one_line(line[:LINE_MAX], self._name(name), number, len(line) > LINE_MAX)
+
+    def _name(self, name: str) -> str:
+        """Return a file's path below LOGS, for people."""
+        path = posixpath.normpath(self._path(name)) if self._path(name) else posixpath.basename(self._files.root)
+        # A name may have bytes that are no UTF-8, which no table can hold.
+        return escape(path.encode("utf-8", "surrogateescape")).decode()
+
+
+class _Rest:
+    """The beginning of a line whose end is not read yet. Of a line that is too long only the first part is kept.
+
+    NULs are what a file reads as where it lost blocks, and a line may follow: in a long line many count as one.
+    """
+
+    def __init__(self, line: bytes) -> None:
+        self.line, self.is_long = b"", False
+        self.add(line)
+
+    def add(self, more: bytes) -> None:
+        self.line += more
+        if self.is_long or len(self.line) > LINE_MAX:
+            self.is_long = True
+            self.line = _NULS.sub(b"\0", self.line)[: LINE_MAX + 1]
+
+
+def _may_be_called(old: str, new: str) -> bool:
+    """Return whether a logger, its processor or an administrator gives a file of that name this one.
+
+    A logger renames `current`, by way of `previous` or a name with .u; an administrator compresses, or unpacks.
+    """
+    return old in _AT_WORK or _stem(old) == _stem(new)
+
+
+def _stem(name: str) -> str:
+    return packed.base_name(name).removesuffix(".s").removesuffix(".u")
+
+
+def _skip(file: BinaryIO, size: int) -> None:
+    while size > 0 and (chunk := packed.read_some(file, min(size, BLOCK))):
+        size -= len(chunk)
+
+
+def _is_line(line: bytes) -> bool:
+    return IS_STAMPED.match(line) is not None and parse_event(line[STAMP:]) is not None
+
+
+def _one_line(line: bytes, file: str, number: int | None, torn: bool) -> Lines:
+    return Lines(line, np.zeros(1, np.int64), np.array([len(line)], np.int64), file, number, torn)
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def old_head(fingerprint: str) -> str:
+    """Return the `head` of a file by the fingerprint of the last 64 kB that a lake of the form before has of it."""
+    return _OLD + fingerprint
