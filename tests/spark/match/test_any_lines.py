@@ -1,4 +1,4 @@
-"""Any lines, in any segments and blocks, make what the reference reads in them: most of these no queue would log."""
+"""Any lines, in any builds and blocks, make what the reference reads in them: most of these no queue would log."""
 
 import random
 
@@ -72,26 +72,16 @@ def logs(draw: st.DrawFn, most: int = 40) -> list[Line]:
 
 @LONG
 @given(logs(), st.data())
-def test_lines_in_any_segments_make_what_one_pass_makes(lines: list[Line], data: st.DataObject) -> None:
+def test_lines_in_any_pieces_make_what_one_pass_makes(lines: list[Line], data: st.DataObject) -> None:
     stream = Stream(carry=data.draw(st.sampled_from((None, carry_state))))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(lines)), max_size=6)))
     for start, end in zip([0, *cuts], [*cuts, len(lines)], strict=True):
-        known, size = data.draw(st.booleans()), data.draw(st.sampled_from((1, 2, 7, 1000)))
-        stream.match(lines[start:end], size, known)
+        stream.match(lines[start:end], data.draw(st.sampled_from((1, 2, 7, 1000))))
     agree(read_lines(lines, HOST, QUEUE), stream.truth())
     whole = Stream()
-    whole.match(lines, known=True)
+    whole.match(lines)
     assert (stream.counts, stream.unknown) == (whole.counts, whole.unknown)
     assert stream.state.mark() == whole.state.mark()
-
-
-@LONG
-@given(logs(), st.integers(1, 9))
-def test_lines_with_a_known_beginning_are_never_matched_again_without_repeats(lines: list[Line], size: int) -> None:
-    stream = Stream()
-    stream.match(lines, size, known=True)
-    assert not stream.again
-    agree(read_lines(lines, HOST, QUEUE), stream.truth())
 
 
 @LONG
@@ -105,7 +95,7 @@ def test_any_bytes_are_read_or_quarantined(given: list[Line]) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(20))
-def test_many_segments_of_lines_that_no_queue_would_log(seed: int) -> None:
+def test_many_pieces_of_lines_that_no_queue_would_log(seed: int) -> None:
     rng = random.Random(seed)
 
     @settings(LONG, max_examples=1000, derandomize=False, database=None)
@@ -114,7 +104,7 @@ def test_many_segments_of_lines_that_no_queue_would_log(seed: int) -> None:
         stream = Stream(carry=rng.choice((None, carry_state)))
         at = 0
         for cut in [*sorted(cuts), len(lines)]:
-            stream.match(lines[at:cut], rng.choice((1, 3, 1000)), rng.random() < 0.3)
+            stream.match(lines[at:cut], rng.choice((1, 3, 1000)))
             at = max(at, cut)
         agree(read_lines(lines, HOST, QUEUE), stream.truth())
 

@@ -1,17 +1,16 @@
 """What the matcher makes of single lines and of the places between them: gaps, bytes, NULs, line numbers, counts."""
 
-import json
 import tracemalloc
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from spark.match import Lines, Matcher, State, fits, join, split_lines
+from spark.match import Matcher, State
 from spark.match.hashes import hash_address, hash_addresses, murmur3
+from spark.match.lines import Lines, split_lines
 from spark.match.text import escape, unescape
 from support.spark.logs.log_files import stamp
-from support.spark.matched import HOST, QUEUE, Stream
+from support.spark.matched import HOST, QUEUE, Stream, carry_state
 
 BEGIN = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -23,9 +22,15 @@ def line(at: int, text: str | bytes) -> bytes:
     return f"{stamp(BEGIN + at * SECOND)} ".encode() + (text if isinstance(text, bytes) else text.encode())
 
 
+def new_matcher(state: State | None = None) -> Matcher:
+    """Return a matcher of a stream of which nothing was read before."""
+    nothing = np.empty(0, np.int64), np.empty(0, np.int32)
+    return Matcher(state or State(HOST, QUEUE), lambda earliest, latest: nothing)
+
+
 def feed(data: bytes, first: int | None = 1) -> tuple[dict[str, list[dict[str, object]]], Matcher]:
     """Match a log that begins with the data."""
-    matcher = Matcher(HOST, QUEUE, State(HOST, QUEUE))
+    matcher = new_matcher()
     rows = matcher.feed(split_lines(data, "alpha/main/current", first))
     return {name: [] if batch is None else batch.to_pylist() for name, batch in rows.items()}, matcher
 
@@ -84,7 +89,7 @@ def test_a_crash_and_the_end_of_a_run_that_had_lost_a_daemon_are_counted_as_such
         stream.match([(line(stream.counts.total(), text), False) for text in texts])
     stream.match([(line(900, idle), False), (line(901, "status: exiting"), False)])
     assert stream.counts["crash"] == 1 and stream.counts["died"] == 1 and stream.counts["exiting"] == 1
-    assert (stream.counts["status"], stream.counts.total(), stream.again) == (5, 12, 0)
+    assert (stream.counts["status"], stream.counts.total()) == (5, 12)
 
 
 def test_reasons_that_differ_in_a_byte_that_is_no_utf_8_stay_apart() -> None:
@@ -113,7 +118,7 @@ def test_nuls_before_a_line_lose_nothing_of_it() -> None:
     )
     assert [(row["line"], row["reason"]) for row in rows["quarantine"]] == [(2, "not a line of the log")]
     assert [row["id"] for row in rows["messages"]] == [5]
-    assert matcher.finish()[1].counts == {"new": 2, "end": 1, "quarantine": 1}
+    assert +matcher.counts == {"new": 2, "end": 1, "quarantine": 1}
 
 
 def test_several_runs_of_nuls_in_a_line_are_parts_of_it() -> None:
@@ -135,8 +140,7 @@ def test_a_line_that_could_not_be_read_is_named_by_its_number_and_what_is_wrong(
         ("alpha/main/current", 102, "stamp out of range", "@ffffffffffffffff00000000 new msg 1"),
         ("alpha/main/current", 103, "not a line of the log", log[3].decode()),
     ]
-    edge = matcher.finish()[1]
-    assert (edge.counts, edge.unknown) == ({"new": 1, "quarantine": 3}, {"session": 1})
+    assert +matcher.counts == {"new": 1, "quarantine": 3}
 
 
 def test_alerts_and_warnings_are_kept_with_what_they_say() -> None:
@@ -154,58 +158,41 @@ def test_alerts_and_warnings_are_kept_with_what_they_say() -> None:
         (BEGIN + 4 * SECOND, "alert", "cron: gone", "cron:_gone"),
         (BEGIN + 5 * SECOND, "alert", "", ""),
     ]  # fmt: skip
-    assert matcher.finish()[1].counts == {"alert": 4, "warning": 2, "quarantine": 1}
+    assert +matcher.counts == {"alert": 4, "warning": 2, "quarantine": 1}
 
 
 def test_alerts_of_two_blocks_are_a_row_each() -> None:
-    matcher = Matcher(HOST, QUEUE, State(HOST, QUEUE))
+    matcher = new_matcher()
     blocks = [line(at, f"warning: {at}") + b"\n" for at in range(2)]
-    rows = [*(matcher.feed(split_lines(block, "alpha/main/current")) for block in blocks), matcher.finish()[0]]
+    rows = [matcher.feed(split_lines(block, "alpha/main/current")) for block in blocks]
     found = [part["alerts"] for part in rows]
     assert [row["text"] for part in found if part is not None for row in part.to_pylist()] == ["0", "1"]
 
 
-def test_an_alert_before_a_status_that_only_the_edge_can_judge_is_one_row() -> None:
-    said = ("alert: oh no! lost queue-remote connection! dying...", "status: local 0/10 remote 0/20", "status: exiting")
-    log = b"".join(line(at, text) + b"\n" for at, text in enumerate(said))
-    before = Matcher(HOST, QUEUE, State(HOST, QUEUE))
-    before.feed(split_lines(line(-9, "starting delivery 1: msg 5 to remote a@b") + b"\n", "alpha/main/current"))
-    state = before.finish()[1].state
-    assert state is not None
-    matcher = Matcher(HOST, QUEUE, None)
-    parts = [matcher.feed(split_lines(log, "alpha/main/current"))]
-    last, edge = matcher.finish()
-    rest, _ = join(state, edge)
-    alerts = [part["alerts"] for part in (*parts, last, rest)]
-    assert [batch.num_rows for batch in alerts if batch is not None] == [1]
-    assert edge.counts["crash"] == 1
-
-
 def test_unknown_first_words_are_counted_but_not_without_end() -> None:
     words = [f"{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(300)]
-    _, matcher = feed(b"".join(line(at, f"{word} 1") + b"\n" for at, word in enumerate(words)))
-    unknown = matcher.finish()[1].unknown
+    stream = Stream()
+    stream.match([(line(at, f"{word} 1"), False) for at, word in enumerate(words)])
+    unknown = stream.unknown
     assert (len(unknown), unknown["(others)"], unknown.total()) == (101, 200, 300)
 
 
 def test_a_line_that_was_cut_short_is_quarantined_whatever_it_says() -> None:
     data = line(0, "new msg 5")
-    matcher = Matcher(HOST, QUEUE, State(HOST, QUEUE))
+    state = State(HOST, QUEUE)
     ends = np.array([len(data)])
-    rows = matcher.feed(Lines(data, ends * 0, ends, "f", None, torn=True))
+    rows = new_matcher(state).feed(Lines(data, ends * 0, ends, "f", None, torn=True))
     assert rows["quarantine"] is not None and rows["quarantine"].to_pylist()[0] | {"date": None} == {
         "host": HOST, "queue": QUEUE, "file": "f", "line": None, "time_ns": BEGIN, "reason": "cut short",
         "text": data.decode(), "date": None,
     }  # fmt: skip
-    assert rows["lines"] is None and not matcher.finish()[1].state.messages  # type: ignore[union-attr]
+    assert rows["lines"] is None and not state.messages
 
 
 def test_no_lines_make_no_rows() -> None:
-    matcher = Matcher(HOST, QUEUE, None)
+    matcher = new_matcher()
     assert not any(matcher.feed(split_lines(b"", "f")).values())
-    state = State(HOST, QUEUE)
-    edge = matcher.finish()[1]
-    assert fits(state, edge) and join(state, edge)[1] is state and edge.earliest is None
+    assert not +matcher.counts
 
 
 def test_what_follows_the_last_newline_is_a_line() -> None:
@@ -214,13 +201,12 @@ def test_what_follows_the_last_newline_is_a_line() -> None:
     assert split_lines(b"a\n", "f").ends.tolist() == [1]
 
 
-def test_a_segment_that_takes_an_open_message_for_a_new_one_does_not_fit() -> None:
+def test_a_message_that_is_announced_again_in_the_next_build_is_the_same() -> None:
     stream = Stream()
     info = "info msg 5: bytes 7 from <a@b> qp 1 uid 2"
     stream.match([(line(0, "new msg 5"), False), (line(0, info), False)])
     # It crashed before the message was out of todo/, so it is the same message.
     stream.match([(line(1, "new msg 5"), False), (line(1, info), False), (line(2, "end msg 5"), False)])
-    assert stream.again == 1
     assert [(row["key"], row["outcome"]) for row in stream.rows("messages")] == [(f"5.{BEGIN}", "delivered")]
 
 
@@ -238,7 +224,7 @@ def test_an_open_message_takes_some_hundred_bytes() -> None:
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     # A million of them take 1 GB at most.
-    assert matcher.finish()[1].state is not None and size < 10_000 * 1000
+    assert matcher.counts["new"] == 10_000 and size < 10_000 * 1000
 
 
 # Spark's own: hash(text), and xxhash64('remote', text).
@@ -256,10 +242,10 @@ def test_hashes_are_those_of_lakes_that_spark_made(text: str, print_: int, hashe
 
 
 def test_recipients_that_an_earlier_build_knows_are_not_counted_again() -> None:
-    stream = Stream(carry=lambda state: State.unpack(HOST, QUEUE, pa.concat_tables([state.pack()]), state.mark()))
+    stream = Stream(carry=carry_state)
     for at, recipients in enumerate((["a@b"], ["a@b", "c@d"], ["c@d", "e@f", "a@b"])):
         texts = [f"starting delivery {at * 5 + n}: msg 5 to remote {one}" for n, one in enumerate(recipients)]
-        stream.match([(line(at, text), False) for text in texts], known=True)
+        stream.match([(line(at, text), False) for text in texts])
     assert [row.recipients for row in stream.truth().waiting] == [3]
 
 
@@ -271,13 +257,13 @@ def test_many_addresses_have_the_hashes_that_each_has(channel: str) -> None:
 
 
 def test_unknown_words_are_kept_from_build_to_build() -> None:
-    stream = Stream(carry=lambda state: State.unpack(HOST, QUEUE, state.pack(), json.loads(json.dumps(state.mark()))))
-    for at, known in enumerate((True, False, True)):
-        stream.match([(line(at, "session 5: begins"), False), (line(at, f"w{at}: x"), False)], known=known)
+    stream = Stream(carry=carry_state)
+    for at in range(3):
+        stream.match([(line(at, "session 5: begins"), False), (line(at, f"w{at}: x"), False)])
     assert stream.state.mark()["unknown"] == {"session": 3, "w0:": 1, "w1:": 1, "w2:": 1}
 
 
-def test_the_mark_has_no_name_that_the_stream_has_in_the_manifest_already() -> None:
+def test_the_mark_has_no_name_that_the_stream_has_in_the_lake_already() -> None:
     assert State(HOST, QUEUE).mark().keys().isdisjoint(("files", "last", "carried"))
 
 

@@ -58,9 +58,9 @@ def lines_of(texts: list[bytes]) -> list[Line]:
     return [(f"{stamp(BEGIN + tick)} ".encode() + text, False) for tick, text in enumerate(texts)]
 
 
-def match(texts: list[bytes], *cuts: int, known: bool = False, carried: bool = False) -> Stream:
+def match(texts: list[bytes], *cuts: int, carried: bool = False) -> Stream:
     """Match lines of these texts."""
-    return match_cut(lines_of(texts), *cuts, known=known, carried=carried)
+    return match_cut(lines_of(texts), *cuts, carried=carried)
 
 
 def tables_of(stream: Stream) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def tables_of(stream: Stream) -> dict[str, Any]:
 
 
 def test_stored_recipients_and_runs_become_rows() -> None:
-    found = tables_of(match(LOG, known=True))
+    found = tables_of(match(LOG))
     rows = {(row["domain"], row["recipient"][:6], row["done_ns"] - BEGIN): row for row in found["stored"]}
     brief = {
         key: (row["start_ns"] and row["start_ns"] - BEGIN, row["result"], row["deferrals"]) for key, row in rows.items()
@@ -104,10 +104,10 @@ def test_stored_recipients_and_runs_become_rows() -> None:
 
 
 def test_a_log_that_is_cut_anywhere_makes_the_rows_of_one_pass() -> None:
-    whole = tables_of(match(LOG, known=True))
+    whole = tables_of(match(LOG))
     for cut in range(len(LOG) + 1):
         assert tables_of(match(LOG, cut)) == whole, cut
-        assert tables_of(match(LOG, cut, known=True, carried=True)) == whole, cut
+        assert tables_of(match(LOG, cut, carried=True)) == whole, cut
 
 
 line = st.one_of(
@@ -126,4 +126,4 @@ line = st.one_of(
 @given(st.lists(line, max_size=25), st.lists(st.integers(0, 25), max_size=3), st.booleans())
 def test_any_lines_in_any_pieces_make_the_rows_of_one_pass(texts: list[bytes], cuts: list[int], carried: bool) -> None:
     places = sorted(min(cut, len(texts)) for cut in cuts)
-    assert tables_of(match(texts, *places, carried=carried)) == tables_of(match(texts, known=True))
+    assert tables_of(match(texts, *places, carried=carried)) == tables_of(match(texts))

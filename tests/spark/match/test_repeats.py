@@ -4,14 +4,15 @@ from collections.abc import Callable
 from typing import TypeAlias
 from zlib import crc32
 
+import numpy as np
 import pytest
 
-from spark.match import Matcher, State, fits
+from spark.match import Matcher, State
 from spark.match.hashes import murmur3
 from support.spark.logs.log_files import lines_of, stamp
 from support.spark.logs.log_reference import read_lines
 from support.spark.logs.log_rows import agree
-from support.spark.matched import HOST, QUEUE, Line, Stream, blocks_of
+from support.spark.matched import HOST, QUEUE, Line, Stream, blocks_of, carry_state
 
 Log: TypeAlias = list[tuple[int, str]]
 SECOND = 10**9
@@ -87,7 +88,7 @@ TWICE: dict[str, Callable[[Log], Log]] = {
 def test_a_line_that_is_there_twice_counts_once(change: Callable[[Log], Log], size: int) -> None:
     once, lines = calm_log(), in_bytes(change(calm_log()))
     stream = Stream()
-    stream.match(lines, size, known=True)
+    stream.match(lines, size)
     agree(read_lines(in_bytes(once), HOST, QUEUE), stream.truth())
     assert stream.counts["repeated"] == len(lines) - len(once)
 
@@ -97,7 +98,7 @@ def test_a_clock_that_is_set_back_makes_no_line_a_repeat() -> None:
     at = place(log, "info msg 404")
     log = [*log[:at], *((time - 10 * SECOND, text) for time, text in log[at:])]
     stream = Stream()
-    stream.match(in_bytes(log), known=True)
+    stream.match(in_bytes(log))
     agree(read_lines(in_bytes(log), HOST, QUEUE), stream.truth())
     assert stream.counts["repeated"] == 0 and len(stream.rows("lines")) == len(log)
 
@@ -106,7 +107,7 @@ def test_of_three_levels_in_one_tick_the_last_counts() -> None:
     other = "status: local 1/10 remote 0/20"
     log = [(BEGIN, IDLE), (BEGIN + 1, BUSY), (BEGIN + 1, other), (BEGIN + 1, BUSY), (BEGIN + 9, IDLE)]
     stream = Stream()
-    stream.match(in_bytes(log), known=True)
+    stream.match(in_bytes(log))
     levels = [(row["at_ns"] - BEGIN, row["until_ns"] - BEGIN, row["remote_now"]) for row in stream.rows("intervals")]
     assert sorted(levels) == [(0, 1, 0), (1, 1, 0), (1, 1, 1), (1, 9, 1)]
 
@@ -116,53 +117,45 @@ def test_a_copy_of_three_levels_in_one_tick_adds_nothing() -> None:
     log = [(BEGIN, IDLE), (BEGIN + 1, BUSY), (BEGIN + 1, other), (BEGIN + 1, BUSY), (BEGIN + 9, IDLE)]
     # The copy has one more of them.
     stream = Stream()
-    stream.match(in_bytes([*log, *log[:4], log[2], *log[4:]]), known=True)
+    stream.match(in_bytes([*log, *log[:4], log[2], *log[4:]]))
     assert (stream.counts["repeated"], stream.counts["status"]) == (5, 6)
 
 
 @pytest.mark.parametrize("cut", range(0, 60, 3))
-def test_a_segment_that_has_lines_of_an_earlier_one_is_matched_again_and_counts_once(cut: int) -> None:
+def test_a_build_that_has_lines_of_an_earlier_one_counts_them_once(cut: int) -> None:
     lines = in_bytes(calm_log())
-    stream = Stream()
+    stream = Stream(carry=carry_state)
     stream.match(lines[:cut])
     stream.match(lines[max(0, cut - 5) :])
-    assert stream.again == (cut > 0)
+    assert stream.counts["repeated"] == min(cut, 5)
     agree(read_lines(lines, HOST, QUEUE), stream.truth())
 
 
 def test_a_log_that_is_given_again_to_the_next_build_adds_nothing() -> None:
     lines = in_bytes(calm_log())
-    stream = Stream(carry=lambda state: State.unpack(HOST, QUEUE, state.pack(), state.mark()))
+    stream = Stream(carry=carry_state)
     for _ in range(3):
         stream.match(lines, 10)
     agree(read_lines(lines, HOST, QUEUE), stream.truth())
     assert stream.counts["repeated"] == 2 * len(lines)
 
 
-def test_a_tick_that_two_segments_share_needs_no_second_look() -> None:
+def test_lines_of_a_tick_that_two_builds_share_all_count() -> None:
     log = [(BEGIN + number // 4, f"new msg {number}") for number in range(40)]
-    stream = Stream()
+    stream = Stream(carry=carry_state)
     for start in range(0, 40, 3):
         stream.match(in_bytes(log[start : start + 3]))
-    assert (stream.again, len(stream.truth().waiting)) == (0, 40)
+    assert (stream.counts["repeated"], len(stream.truth().waiting)) == (0, 40)
 
 
 def test_a_line_that_a_lake_made_before_has_read_is_known_by_its_print_there() -> None:
     line = f"{stamp(BEGIN)} new msg 5".encode()
-    times, prints = (pytest.importorskip("numpy").array(values) for values in ([BEGIN], [murmur3(line)]))
+    times, prints = (np.array(values) for values in ([BEGIN], [murmur3(line)]))
     state = State.unpack(HOST, QUEUE, None, {"latest": BEGIN})
-    matcher = Matcher(HOST, QUEUE, state, lambda earliest, latest: (times, prints))
+    matcher = Matcher(state, lambda earliest, latest: (times, prints))
     for block in blocks_of([(line, False)], 9):
         assert not any(matcher.feed(block).values())
-    assert matcher.finish()[1].counts == {"repeated": 1}
-
-
-def test_without_the_lines_before_a_doubt_is_told() -> None:
-    state = State.unpack(HOST, QUEUE, None, {"latest": BEGIN})
-    matcher = Matcher(HOST, QUEUE, state)
-    for block in blocks_of(in_bytes([(BEGIN, "new msg 5")]), 9):
-        matcher.feed(block)
-    assert not fits(state, matcher.finish()[1])
+    assert matcher.counts == {"repeated": 1}
 
 
 def twin_of(first: bytes, second: bytes) -> bytes:
@@ -200,8 +193,7 @@ def test_a_recipient_that_was_made_so_that_its_line_has_the_crc_of_the_one_befor
     assert crc32(one) == crc32(two) and one != two
     texts = ["new msg 7", one.decode(), two.decode(), two.decode()]
     lines = [(line.rstrip(b"\n"), False) for line in lines_of([(BEGIN, text) for text in texts])]
-    carry = (lambda state: State.unpack(HOST, QUEUE, state.pack(), state.mark())) if builds else None
-    stream = Stream(carry=carry)
+    stream = Stream(carry=carry_state if builds else None)
     if builds:
         for line in lines:
             stream.match([line], size)

@@ -72,7 +72,7 @@ LOG = lines_of(
 
 
 def test_sessions_accepted_messages_and_refusals_become_rows() -> None:
-    found = tables_of(match_cut(LOG, known=True))
+    found = tables_of(match_cut(LOG))
     of_session = {"client": "192.0.2.1", "name": "mx.example.net", "server_port": 25, "host": "alpha", "queue": "main"}
     secured = of_session | {"key": f"1.{BEGIN + 2}", "tls_version": "TLSv1.3", "auth_user": "ann"}
     (accepted,) = found["accepted"]
@@ -110,13 +110,13 @@ def test_sessions_accepted_messages_and_refusals_become_rows() -> None:
 
 
 def test_a_log_that_is_cut_anywhere_makes_the_rows_of_one_pass() -> None:
-    whole = match_cut(LOG, known=True)
+    whole = match_cut(LOG)
     expected = tables_of(whole)
     pairs = list(itertools.combinations_with_replacement(range(len(LOG) + 1), 2))
     for one, two in amount([pair for pair in pairs if pair[1] - pair[0] in (0, 2, 9)], pairs):
         stream = match_cut(LOG, one, two, carried=one == two)
         assert tables_of(stream) == expected, (one, two)
-        assert (stream.counts, stream.again) == (whole.counts, 0)
+        assert stream.counts == whole.counts
 
 
 NUMBERS = st.sampled_from((1, 2, 3))
@@ -154,7 +154,7 @@ ANY_LINES = st.one_of(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from((0, 0, 1, 1, -1)), ANY_LINES), max_size=30), st.data())
-def test_any_lines_in_any_segments_make_the_rows_of_one_pass(
+def test_any_lines_in_any_pieces_make_the_rows_of_one_pass(
     steps: list[tuple[int, bytes]], data: st.DataObject
 ) -> None:
     at, lines = BEGIN, list[Line]()
@@ -162,13 +162,13 @@ def test_any_lines_in_any_segments_make_the_rows_of_one_pass(
         at += step
         lines.append((f"{stamp(at)} ".encode() + text, False))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(lines)), max_size=4)))
-    stream = match_cut(lines, *cuts, known=data.draw(st.booleans()), carried=data.draw(st.booleans()))
-    whole = match_cut(lines, known=True)
+    stream = match_cut(lines, *cuts, carried=data.draw(st.booleans()))
+    whole = match_cut(lines)
     assert tables_of(stream) == tables_of(whole) and stream.counts == whole.counts
 
 
 def test_every_line_is_counted_by_its_kind_and_none_is_in_quarantine() -> None:
-    counts = match_cut(LOG, known=True).counts
+    counts = match_cut(LOG).counts
     assert counts["smtp_other"] == counts["smtp_filter"] == counts["smtp_discarded"] == 1
     assert counts["smtp_start"] == 3 and counts["smtp_refused"] == 3
     assert sum(counts.values()) == len(LOG) and not counts["quarantine"]
@@ -192,7 +192,7 @@ def test_the_id_of_a_message_of_several_queues_has_the_queue_before_it() -> None
 def test_lines_of_the_server_are_none_of_queue_send() -> None:
     idle, busy = b"status: local 0/10 remote 0/20", b"status: local 0/10 remote 1/20"
     start = b"starting delivery 1: msg 5 to remote a@b"
-    stream = match_cut(lines_of(idle, start, busy, connect(1), idle), known=True)
+    stream = match_cut(lines_of(idle, start, busy, connect(1), idle))
     # The run crashed after its own last line.
     assert max(row["until_ns"] for row in stream.rows("intervals")) == BEGIN + 2
 
@@ -216,14 +216,14 @@ def test_every_line_that_the_docs_show_is_known() -> None:
 
 
 def test_who_speaks_before_the_greeting_is_refused_by_two_words() -> None:
-    stream = match_cut(lines_of(connect(1), b"smtp 1: refused early talker: 554_5.5.1_You_spoke"), known=True)
+    stream = match_cut(lines_of(connect(1), b"smtp 1: refused early talker: 554_5.5.1_You_spoke"))
     (row,) = stream.rows("refusals")
     assert (row["verb"], row["address"], row["reply"]) == ("early talker", "", 554)
 
 
 def test_a_refusal_names_the_client_of_a_session_that_began_before_the_log() -> None:
     refused = session_log.refused(1, b"RCPT <x@y.example>", RELAYING_DENIED, "2001:db8::7")
-    stream = match_cut(lines_of(refused, b"smtp 2: refused RCPT <x@y.example>: 550_no"), known=True)
+    stream = match_cut(lines_of(refused, b"smtp 2: refused RCPT <x@y.example>: 550_no"))
     assert [row["client"] for row in stream.rows("refusals")] == ["2001:db8::7", None]
 
 
@@ -235,15 +235,12 @@ def test_what_a_client_says_makes_no_other_line() -> None:
         assert event[1][-1] == b" client 192.0.2.1"
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_etrn_and_atrn_are_counted_and_a_kind_without_a_rule_is_quarantine(
-    known: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_etrn_and_atrn_are_counted_and_a_kind_without_a_rule_is_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = [session_log.mail_turned(1, [b"a.example"], TURNING), session_log.mail_wanted(1, b"b.example", TURNING)]
     log = lines_of(connect(1), *asked, session_log.ended(1, "QUIT", 0, 0, 1))
-    stream = match_cut(log, known=known)
+    stream = match_cut(log)
     assert [row["ended"] for row in stream.rows("sessions")] == ["QUIT"]
     assert (stream.counts["smtp_atrn"], stream.counts["smtp_etrn"]) == (1, 1)
     monkeypatch.setattr(matcher, "TAKEN", matcher.TAKEN - {"smtp_atrn"})
-    (row,) = match_cut(log, known=known).rows("quarantine")
+    (row,) = match_cut(log).rows("quarantine")
     assert row["reason"] == "no rule for smtp_atrn"

@@ -8,7 +8,7 @@ from support.spark.logs.log_files import stamp
 from support.spark.logs.log_reference import read_lines
 from support.spark.logs.log_rows import agree
 from support.spark.logs.log_world import DELETED
-from support.spark.matched import HOST, QUEUE, Line, Stream
+from support.spark.matched import HOST, QUEUE, Line, Stream, match_cut
 
 BEGIN = 1_700_000_000_000_000_000
 IDLE, BUSY = "status: local 0/10 remote 0/20", "status: local 0/10 remote 1/20"
@@ -81,27 +81,17 @@ LOGS: dict[str, list[str | tuple[int, str]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "known",
-    [
-        pytest.param((), id="none known"),
-        pytest.param((1,), id="second known", marks=pytest.mark.exhaustive),
-        pytest.param((2,), id="third known", marks=pytest.mark.exhaustive),
-    ],
-)
 @pytest.mark.parametrize("name", LOGS)
-def test_a_log_that_is_cut_in_three_makes_the_tables_of_one_pass(name: str, known: tuple[int, ...]) -> None:
+def test_a_log_that_is_cut_in_three_makes_the_tables_of_one_pass(name: str) -> None:
     lines: list[Line] = []
     for tick, event in enumerate(LOGS[name]):
         at, text = (tick, event) if isinstance(event, str) else event
         lines.append((f"{stamp(BEGIN + at)} {text}".encode(), False))
     whole = Stream()
-    whole.match(lines, known=True)
+    whole.match(lines)
     expected = read_lines(lines, HOST, QUEUE)
     agree(expected, whole.truth())
     for one, two in itertools.combinations_with_replacement(range(len(lines) + 1), 2):
-        stream = Stream()
-        for number, part in enumerate((lines[:one], lines[one:two], lines[two:])):
-            stream.match(part, known=number in known)
+        stream = match_cut(lines, one, two, carried=True)
         agree(expected, stream.truth())
         assert (stream.counts, stream.state.mark()) == (whole.counts, whole.state.mark()), (one, two)
