@@ -13,13 +13,16 @@ from queue_base.errors import PERMANENT
 from queue_base.shell_completion import completion_command
 from spark.commands import build as build_command
 from spark.commands import demo as demo_command
+from spark.commands import history as history_command
 from spark.commands import page as page_command
 from spark.commands import show as show_command
 from spark.commands import sql as sql_command
 from spark.commands import watch as watch_command
 
 PROGRAM = "queue-report"
-COMMANDS = (build_command, watch_command, show_command, sql_command, page_command, demo_command)
+COMMANDS = (
+    build_command, watch_command, show_command, sql_command, page_command, history_command, demo_command,
+)  # fmt: skip
 INTERRUPTED = "the lake is whole, with all that was new or nothing of it; run it again"
 # What is said where no command is given.
 NEXT = """\

@@ -22,6 +22,7 @@ def print_answer(
     form: str,
     *,
     wide: bool,
+    as_of: int | None = None,
     single: bool = False,
     spaced: Collection[str] = (),
 ) -> None:
@@ -33,7 +34,7 @@ def print_answer(
     if choose_engine(lake, engine) == "duckdb":
         if cluster[0] is not None or cluster[1]:
             raise Usage("--master and --conf are Spark's; they do not go with --engine duckdb")
-        opened = open_engine(lake, "duckdb")
+        opened = open_engine(lake, "duckdb", version=as_of)
         try:
             print_result(ask(opened), form, sys.stdout, width=width, single=single, spaced=spaced)
         finally:
@@ -46,7 +47,7 @@ def print_answer(
         # On a terminal the rows wait until the bar, which is on the same one, is gone.
         out: TextIO = ends.enter_context(tempfile.TemporaryFile("w+")) if sys.stdout.isatty() else sys.stdout
         with make_progress() as progress, Sessions(*cluster) as sessions:
-            opened = open_engine(lake, engine, sessions)
+            opened = open_engine(lake, engine, sessions, version=as_of, settings=cluster[1])
             progress.watch(sessions.get())
             progress.phase(name)
             print_result(ask(opened), form, out, width=width, single=single, spaced=spaced)

@@ -66,6 +66,14 @@ def engine_option(command: Any) -> Any:
     )(command)  # fmt: skip
 
 
+def as_of_option(command: Any) -> Any:
+    """Add --as-of."""
+    return click.option(
+        "--as-of", type=click.IntRange(min=0), metavar="VERSION",
+        help="The lake as it was then, of the last day; `queue-report history` shows which there are.",
+    )(command)  # fmt: skip
+
+
 def spark_options(command: Any) -> Any:
     """Add --master and --conf; who gives one of them wants Spark."""
     command = click.option(

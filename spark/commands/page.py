@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from queue_base.errors import Usage
-from spark.commands.options import TIME, engine_option, spark_options
+from spark.commands.options import TIME, as_of_option, engine_option, spark_options
 from spark.commands.settings import split_setting
 
 
@@ -16,6 +16,7 @@ from spark.commands.settings import split_setting
 @click.option("--until", type=TIME, metavar="TIME", help="Only what ended before.")
 @click.option("--host", help="Only this host's queues.")
 @click.option("--domain", help="Only mail to this domain.")
+@as_of_option
 @engine_option
 @spark_options
 def command(
@@ -25,6 +26,7 @@ def command(
     until: int | None,
     host: str | None,
     domain: str | None,
+    as_of: int | None,
     engine: str,
     master: str | None,
     conf: tuple[str, ...],
@@ -56,7 +58,7 @@ def command(
     if engine == "auto" and (master is not None or settings):
         engine = "spark"
     with make_progress() as progress, Sessions(master, settings) as sessions:
-        opened = open_engine(lake, engine, sessions)
+        opened = open_engine(lake, engine, sessions, version=as_of, settings=settings)
         try:
             write_page(opened, target, View(since, until, None, host, domain and domain.lower()), progress)
         finally:

@@ -5,7 +5,7 @@ import click
 from queue_base.errors import Usage
 from spark.commands.answer import print_answer
 from spark.commands.forms import FORMATS
-from spark.commands.options import TIME, engine_option, spark_options
+from spark.commands.options import TIME, as_of_option, engine_option, spark_options
 from spark.commands.settings import split_setting
 
 
@@ -21,6 +21,7 @@ from spark.commands.settings import split_setting
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", help="How; default table.")
 @click.option("--wide", is_flag=True, help="All columns of a table, also if they do not fit the terminal.")
 @click.option("--sql", is_flag=True, help="Print the report's SQL instead, to be changed and given to a shell.")
+@as_of_option
 @engine_option
 @spark_options
 def command(
@@ -35,6 +36,7 @@ def command(
     form: str,
     wide: bool,
     sql: bool,
+    as_of: int | None,
     engine: str,
     master: str | None,
     conf: tuple[str, ...],
@@ -86,6 +88,7 @@ def command(
         lambda asked: asked.report(chosen, view),
         form,
         wide=wide,
+        as_of=as_of,
         single=chosen.single,
         spaced=chosen.spaced,
     )

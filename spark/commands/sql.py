@@ -4,7 +4,7 @@ import click
 
 from spark.commands.answer import print_answer
 from spark.commands.forms import FORMATS
-from spark.commands.options import engine_option, spark_options
+from spark.commands.options import as_of_option, engine_option, spark_options
 from spark.commands.settings import split_setting
 
 
@@ -13,10 +13,18 @@ from spark.commands.settings import split_setting
 @click.option("--lake", required=True, metavar="LAKE", help="The directory of the tables.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", help="How; default table.")
 @click.option("--wide", is_flag=True, help="All columns of a table, also if they do not fit the terminal.")
+@as_of_option
 @engine_option
 @spark_options
 def command(
-    statement: str, lake: str, form: str, wide: bool, engine: str, master: str | None, conf: tuple[str, ...]
+    statement: str,
+    lake: str,
+    form: str,
+    wide: bool,
+    as_of: int | None,
+    engine: str,
+    master: str | None,
+    conf: tuple[str, ...],
 ) -> None:
     """Ask the tables of LAKE a question in SQL: one SELECT.
 
@@ -32,4 +40,6 @@ def command(
     settings = dict(map(split_setting, conf))
     if engine == "auto" and (master is not None or settings):
         engine = "spark"
-    print_answer(lake, engine, (master, settings), "sql", lambda asked: asked.query(statement), form, wide=wide)
+    print_answer(
+        lake, engine, (master, settings), "sql", lambda asked: asked.query(statement), form, wide=wide, as_of=as_of
+    )

@@ -1,10 +1,10 @@
 """What a build prints when it is done."""
 
 from queue_base.errors import Temporary, complain
-from spark.lake.build import Summary
+from spark.lake.build import Summary, describe_lines
 from spark.match.matcher import UNMATCHED
 
-# The manifest's name for lines that could not be read, among the kinds.
+# The name of lines that could not be read, among the kinds.
 UNREADABLE = "quarantine"
 
 
@@ -22,7 +22,9 @@ def print_build(summary: Summary) -> None:
 
 def describe_build(summary: Summary) -> str:
     """Return the lines for the screen."""
-    lines = [f"read {_lines(summary)} in {summary.seconds:.1f} s"] if summary.lines else ["nothing new in the logs"]
+    lines = (
+        [f"read {describe_lines(summary)} in {summary.seconds:.1f} s"] if summary.lines else ["nothing new in the logs"]
+    )
     kinds = sorted((kind, number) for kind, number in summary.lines.items() if number and kind != UNREADABLE)
     if kinds:
         lines.append("lines: " + ", ".join(f"{kind} {number:,}" for kind, number in kinds))
@@ -37,10 +39,3 @@ def describe_build(summary: Summary) -> str:
     if summary.compacted:
         lines.append(f"compacted: {summary.compacted:,} files")
     return "\n".join(lines)
-
-
-def _lines(summary: Summary) -> str:
-    total = sum(summary.lines.values())
-    streams = "1 queue" if summary.streams == 1 else f"{summary.streams:,} queues"
-    files = "1 file" if summary.files == 1 else f"{summary.files:,} files"
-    return f"{total:,} lines of {streams} ({files}, {summary.bytes / 1e6:,.1f} MB)"

@@ -172,7 +172,7 @@ class _Build:
         summary.rows.pop("streams", None)
         self._progress.phase("committing")
         self.standing = "nobody can tell now whether what was new in the logs is in it"
-        after = lake.commit([*written, *kept], removed)
+        after = lake.commit([*written, *kept], removed, f"read {describe_lines(summary)}")
         return after, summary
 
     def _find(
@@ -234,6 +234,14 @@ class _Build:
         if trouble.missing:
             raise SourceError(trouble.trouble)
         raise Temporary(f"unable to read logs {logs.root}: {trouble.trouble}; the lake is as it was")
+
+
+def describe_lines(summary: Summary) -> str:
+    """Return how much was read, in words."""
+    total = sum(summary.lines.values())
+    streams = "1 queue" if summary.streams == 1 else f"{summary.streams:,} queues"
+    files = "1 file" if summary.files == 1 else f"{summary.files:,} files"
+    return f"{total:,} lines of {streams} ({files}, {summary.bytes / 1e6:,.1f} MB)"
 
 
 def share(tasks: Sequence[StreamTask], sizes: Sequence[int], most: int) -> list[list[StreamTask]]:

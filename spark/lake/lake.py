@@ -46,6 +46,10 @@ _KINDS = {
 WANTED = 128 << 20
 
 
+# The name under which a version says what was done.
+_DONE = "done"
+
+
 class LaterLake(Permanent):
     """A later version of this program has written the lake."""
 
@@ -92,8 +96,19 @@ class Lake:
         """Return the paths of a table's files, as Spark and DuckDB open them."""
         return [f"{self.files.root}/{path}" for path in self.tables[table]]
 
-    def commit(self, written: Iterable[Written], removed: Iterable[str]) -> "Lake":
-        """Make the next version: with more files and without others. Raises Conflict, OSError; then nothing changed."""
+    def history(self) -> list[tuple[int, str, str]]:
+        """Return the versions that can be read: number, when it was made (ISO 8601, UTC), and what was done, newest
+        first."""
+        return [
+            (one["version"], _when(one["timestamp"]), one.get(_DONE) or one["operation"].lower())
+            for one in self.delta.history()
+        ]
+
+    def commit(self, written: Iterable[Written], removed: Iterable[str], done: str) -> "Lake":
+        """Make the next version: with more files and without others. done: what was done, in words.
+
+        Raises Conflict and OSError; then nothing has changed.
+        """
         added = list(written)
         now = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [
@@ -104,7 +119,11 @@ class Lake:
         self.files.sync(one.path for one in added)
         try:
             self.delta.create_write_transaction(
-                actions, "append", _schema(), STORED_BY, commit_properties=CommitProperties(max_commit_retries=0)
+                actions,
+                "append",
+                _schema(),
+                STORED_BY,
+                commit_properties=CommitProperties({_DONE: done}, max_commit_retries=0),
             )
         except CommitFailedError as error:
             if DeltaTable(self.uri, storage_options=dict(self.files.store) or None).version() > self.number:
@@ -120,7 +139,7 @@ class Lake:
         """Make a version without dates more than `days` days ago; None where there are none."""
         first = date.fromordinal(max(1, datetime.now(UTC).date().toordinal() - days)).isoformat()
         old = [path for table in PARTITIONED for path in self.tables[table] if date_of(path) < first]
-        return self.commit([], old) if old else None
+        return self.commit([], old, f"dropped dates before {first}") if old else None
 
     def compact(self) -> int:
         """Put small files of each table and date together; return how many there were. Raises Conflict, OSError."""
@@ -171,8 +190,9 @@ def open_lake(uri: str, store: Mapping[str, str] | None = None, version: int | N
     tables: dict[str, list[str]] = {table: [] for table in COLUMNS}
     for path in sorted(found):
         tables.setdefault(path.split("/", 1)[0].removeprefix("tbl="), []).append(path)
-    when = datetime.fromtimestamp(made / 1000, UTC).isoformat(timespec="seconds")
-    return Lake(files.root, files, delta.version(), when, {name: tuple(paths) for name, paths in tables.items()}, delta)
+    return Lake(
+        files.root, files, delta.version(), _when(made), {name: tuple(paths) for name, paths in tables.items()}, delta
+    )
 
 
 def open_local(uri: str, version: int | None = None) -> Lake:
@@ -255,6 +275,10 @@ def read_rows(files: Files, path: str, columns: list[str] | None = None, filters
     """Return rows of a data file. Raises pyarrow's errors, and OSError."""
     # From memory: Arrow reads a file of Python's in threads of its own, which may outlive the interpreter.
     return pq.read_table(pa.BufferReader(files.read(path)), columns=columns, filters=filters, partitioning=None)
+
+
+def _when(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
 
 
 def date_of(path: str) -> str:

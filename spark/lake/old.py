@@ -46,7 +46,7 @@ def take_over(lake: Lake, phase: Callable[[str], None]) -> Lake:
             host, _, queue = stream.partition("/")
             kept = json.dumps(_state_of(state) | {"counts": manifest["counts"].get(stream, {})}, separators=(",", ":"))
             writer.add({"streams": fill("streams", {"state": [kept]}, {"host": host, "queue": queue}, 1)})
-        lake = lake.commit(writer.close(), [])
+        lake = lake.commit(writer.close(), [], "took over a lake of the form before")
     if isinstance(lake.files, LocalFiles):
         # The table `lines` and others have directories of their names.
         for name in (*COLUMNS, *_BESIDE):

@@ -5,10 +5,11 @@ Both run the same texts (statement.py) and give equal rows.
 
 import importlib.util
 import os
+from collections.abc import Mapping
 
 from queue_base.errors import Permanent
 from spark.reports.engine import Engine
-from spark.runtime.files import local_path
+from spark.runtime.files import local_path, store_settings
 from spark.runtime.session import Sessions
 
 ENGINES = ("auto", "duckdb", "spark")
@@ -63,8 +64,10 @@ def open_engine(
     kind: str = "auto",
     sessions: Sessions | None = None,
     memory: int | None = None,
+    version: int | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Engine:
-    """Open a lake. sessions: begins Spark's session, only if Spark is the engine, and ends it; by default there is one
+    """Open a lake; version: an earlier one. settings: Spark's that were asked for. sessions: begins Spark's session, only if Spark is the engine, and ends it; by default there is one
     that the process leaves to its end. memory: DuckDB's bound, bytes.
 
     Raises Permanent where there is no lake or the engine is not installed, Temporary where it cannot be read now.
@@ -73,10 +76,10 @@ def open_engine(
         _check_duckdb()
         from spark.reports.duckdb_engine import MEMORY, DuckEngine
 
-        return DuckEngine(lake, memory or MEMORY)
+        return DuckEngine(lake, memory or MEMORY, version)
     if kind == "auto" and importlib.util.find_spec("pyspark") is None:
         raise _no_engine(lake, kind)
     running = (sessions or Sessions()).get()
     from spark.reports.spark_engine import SparkEngine
 
-    return SparkEngine(running, lake)
+    return SparkEngine(running, lake, store_settings(settings or {}), version)

@@ -137,7 +137,7 @@ class LakeRows:
             host, queue = stream.split("/")
             state = [json.dumps({"counts": counts})]
             writer.add({"streams": fill("streams", {"state": state}, {"host": host, "queue": queue}, 1)})
-        made.commit(writer.close(), [])
+        made.commit(writer.close(), [], "written by a test")
 
     def engine(self) -> DuckEngine:
         """Return an engine over a lake of the rows, which is removed with it."""
