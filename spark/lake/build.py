@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from queue_base.errors import Permanent, Temporary, reason
-from spark.lake.lake import Conflict, Lake, Written, make_lake, open_lake, read_files
+from spark.lake.lake import Conflict, Lake, Written, make_lake, open_lake
 from spark.lake.old import take_over
+from spark.lake.rows import RowWriter, read_files, read_streams
 from spark.lake.stage import Stage, StreamResult, StreamTask, TaskResult, match_pickled, without
-from spark.lake.writer import RowWriter
 from spark.logs.streams import Found, SourceError, Stream, find_streams
 from spark.runtime.errors import JAVA_ERRORS, java_reason
 from spark.runtime.files import Files, open_files, store_settings
@@ -152,7 +152,7 @@ class _Build:
         """Read what is new. Returns the lake after it. Raises Conflict."""
         self._progress.phase("looking at the logs")
         summary = Summary()
-        known = lake.streams()
+        known = read_streams(lake)
         tasks, sizes = self._find(roots, known, summary)
         if not tasks:
             return lake, summary

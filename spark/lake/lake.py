@@ -1,5 +1,7 @@
 """The lake: one Delta table for all tables, so that a build's rows, and what it has read, are one version, or nothing.
 
+Only Delta's log is read and written here, for which neither pyarrow nor Spark is needed; spark.lake.rows has the rows.
+
 It is stored by table and date: LAKE/tbl=messages/date=2026-01-02/NAME.parquet; a row's table and date are not in the
 file. Delta's log says which files count, and keeps earlier versions: what no longer counts stays for KEPT hours, for
 whoever reads it, then it is removed. There is no lock: of two builds that end with one version the second is refused.
@@ -10,10 +12,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import ArrayType, PrimitiveType
@@ -21,7 +21,6 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from queue_base.errors import Permanent, Temporary, reason
 from spark.runtime.files import Files, first_line, local_path, open_files
-from spark.tables.arrow import ARROW
 from spark.tables.columns import COLUMNS, PARTITIONED
 
 # The columns by which it is stored; what Delta calls the directory of rows without a date.
@@ -78,19 +77,6 @@ class Lake:
     made: str
     tables: Mapping[str, tuple[str, ...]]
     delta: DeltaTable
-
-    def read(self, table: str, columns: list[str] | None = None) -> pa.Table:
-        """Return the rows of a table that is not by date, or columns of one. Raises OSError, and Permanent."""
-        return read_files(self.files, table, self.tables[table], columns)
-
-    def streams(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """Return what is known of each stream, by host and queue."""
-        return {(row["host"], row["queue"]): json.loads(row["state"]) for row in self.read("streams").to_pylist()}
-
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """The lines read so far by kind, by `host/queue`."""
-        return {"/".join(stream): state.get("counts", {}) for stream, state in self.streams().items()}
 
     def local_files(self, table: str) -> list[str]:
         """Return the paths of a table's files, as Spark and DuckDB open them."""
@@ -168,7 +154,7 @@ def open_lake(uri: str, store: Mapping[str, str] | None = None, version: int | N
     read now.
     """
     try:
-        files = open_files(uri, store)
+        files = _open(uri, store)
         delta = DeltaTable(files.root, version=version, storage_options=dict(store or {}) or None)
         about = delta.metadata()
         found = delta.get_add_actions(flatten=True).column("path").to_pylist()
@@ -195,6 +181,13 @@ def open_lake(uri: str, store: Mapping[str, str] | None = None, version: int | N
     )
 
 
+def _open(uri: str, store: Mapping[str, str] | None) -> Files:
+    files = open_files(uri, store)
+    if odd := next((letter for letter in "%#?" if letter in files.root and local_path(uri) is not None), ""):
+        raise Permanent(f"unable to open lake {uri}: its path has {odd}, which the library for Delta takes for a URI's")
+    return files
+
+
 def open_local(uri: str, version: int | None = None) -> Lake:
     """Return a lake in a directory of this machine. Raises as open_lake does."""
     if local_path(uri) is None:
@@ -215,7 +208,7 @@ def make_lake(uri: str, store: Mapping[str, str] | None = None) -> Lake:
 
     Where a lake of the form before is, the new one is made beside it, at version 0: see spark.lake.old.
     """
-    files = open_files(uri, store)
+    files = _open(uri, store)
     options = dict(store or {}) or None
     try:
         if not DeltaTable.is_deltatable(files.root, storage_options=options):
@@ -250,31 +243,6 @@ def _refuse_others(uri: str, files: Files) -> None:
     foreign = [name for name in found if name != "_delta_log" and not name.startswith("tbl=")]
     if foreign:
         raise Permanent(f"unable to build lake {uri}: it is no lake, and holds {foreign[0]}; name a new directory")
-
-
-def read_files(files: Files, table: str, paths: Iterable[str], columns: list[str] | None = None) -> pa.Table:
-    """Return the rows of data files in the columns of the schema (or those named), without `date`.
-
-    Raises Permanent for a file that is damaged or gone, OSError where it cannot be read.
-    """
-    names = [name for name in ARROW[table].names if name != "date"] if columns is None else columns
-    schema = pa.schema([ARROW[table].field(name) for name in names])
-    found = [schema.empty_table()]
-    for path in paths:
-        try:
-            found.append(read_rows(files, path, names).select(names).cast(schema))
-        except (pa.ArrowException, FileNotFoundError) as error:
-            why = "it is gone" if isinstance(error, FileNotFoundError) else f"it is damaged: {first_line(error)}"
-            raise Permanent(
-                f"unable to read {files.root}/{path}: {why}; restore it, or build a new lake from the logs"
-            ) from error
-    return pa.concat_tables(found)
-
-
-def read_rows(files: Files, path: str, columns: list[str] | None = None, filters: Any = None) -> pa.Table:
-    """Return rows of a data file. Raises pyarrow's errors, and OSError."""
-    # From memory: Arrow reads a file of Python's in threads of its own, which may outlive the interpreter.
-    return pq.read_table(pa.BufferReader(files.read(path)), columns=columns, filters=filters, partitioning=None)
 
 
 def _when(milliseconds: int) -> str:

@@ -82,11 +82,11 @@ class _Gathering:
         streams = [Stream(host, queue, first / NANO, last / NANO) for host, queue, first, last in ends]
         begin, last = self._window([row[2] for row in ends], [row[3] for row in ends])
         end = begin if last is None else last
-        lake = self._engine.lake
+        lake, counts = self._engine.lake, self._engine.counts()
         data = PageData(
             made, lake.made, lake.number, only, begin / NANO, end / NANO, None if last is None else end / NANO,
             make_bins(begin / NANO, end / NANO), streams,
-            {name: kinds for name, kinds in lake.counts.items() if self._view.host in (None, name.split("/")[0])},
+            {name: kinds for name, kinds in counts.items() if self._view.host in (None, name.split("/")[0])},
         )  # fmt: skip
         return data if last is None else replace(data, **self._rows(data, begin, last))
 

@@ -67,8 +67,10 @@ def open_engine(
     version: int | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Engine:
-    """Open a lake; version: an earlier one. settings: Spark's that were asked for. sessions: begins Spark's session, only if Spark is the engine, and ends it; by default there is one
-    that the process leaves to its end. memory: DuckDB's bound, bytes.
+    """Open a lake.
+
+    sessions: begins Spark's session, only if Spark is the engine, and ends it; by default there is one that the process
+    leaves to its end. memory: DuckDB's bound, bytes. version: an earlier one. settings: Spark's that were asked for.
 
     Raises Permanent where there is no lake or the engine is not installed, Temporary where it cannot be read now.
     """

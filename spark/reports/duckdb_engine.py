@@ -3,6 +3,7 @@
 Functions of Spark's that DuckDB lacks, or names otherwise, are macros here, so that one text serves both.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -77,6 +78,10 @@ class DuckEngine:
                 select = select_table(self.lake, table)
                 self._connection.execute(f"create view all_{table} as {select}")
                 self._made.add(table)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        rows = self._connection.execute(select_table(self.lake, "streams")).fetchall()
+        return {f"{host}/{queue}": json.loads(state).get("counts", {}) for host, queue, state in rows}
 
     def close(self) -> None:
         self._connection.close()

@@ -34,6 +34,9 @@ class Engine(Protocol):
     def query(self, sql: str, view: View | None = None) -> Result:
         """Return the rows of one SELECT over the tables, cut to the view, and the views."""
 
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return the lines that the lake has read, by kind, by `host/queue`."""
+
     def close(self) -> None:
         """End it; results that have not been read end too."""
 

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from queue_base.errors import Failure, Permanent, Temporary
 from spark.lake.lake import open_lake
+from spark.lake.rows import read_streams
 from spark.lake.tables import read_table
 from spark.reports.engine import Result, check_columns, write_text
 from spark.reports.functions import FUNCTIONS
@@ -60,6 +61,9 @@ class SparkEngine:
             return self._run(ask(sql, view), trouble)
         except ValueError as error:
             raise Permanent(f"{trouble}: {error}") from error
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        return {"/".join(stream): state.get("counts", {}) for stream, state in read_streams(self.lake).items()}
 
     def close(self) -> None:
         """Leave the session as it is."""

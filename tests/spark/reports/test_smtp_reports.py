@@ -1,17 +1,12 @@
 """The reports of the SMTP server, on the tables that its log makes."""
 
-import json
-from pathlib import Path
 
-import pyarrow.parquet
 import pytest
 
 from queue_smtp.server_replies import BAD_CREDENTIALS, RELAYING_DENIED, SENDER_REFUSED
 from queue_smtpd.sessions import session_log as log
 from queue_wire.ids import pack_long_id
-from spark.lake.newest import MANIFESTS
 from spark.page.gather import statement
-from spark.reports.duckdb_engine import DuckEngine
 from spark.reports.engine import Engine
 from spark.reports.report import View
 from support.spark.lake_rows import LakeRows, ask, ns, utc
@@ -140,23 +135,6 @@ def test_an_open_session_is_no_queue_and_no_moment_of_one() -> None:
     engine = rows.engine()
     assert list(engine.query("select ns from newest", View()).rows) == [(ns(T + 5),)]
     assert [row[:2] for row in engine.query(statement("span", {}), View()).rows] == [("h", "q")]
-
-
-def test_a_lake_that_was_made_before_there_were_sessions_is_shown(tmp_path: Path) -> None:
-    rows = LakeRows()
-    rows.message("5.1", T, None)
-    rows.write(tmp_path)
-    (pending,) = (tmp_path / "pending").rglob("*.parquet")
-    pyarrow.parquet.write_table(pyarrow.parquet.read_table(pending).drop_columns(["session"]), pending)
-    (manifest,) = (tmp_path / MANIFESTS).iterdir()
-    content = json.loads(manifest.read_bytes())
-    for table in ("sessions", "accepted", "refusals", "filters", "stored", "runs"):
-        del content["tables"][table]
-    manifest.write_text(json.dumps({**content, "version": 2}))
-    engine = DuckEngine(str(tmp_path))
-    assert ask("qshape", engine, None, "T") == [(1,), (1,)]
-    assert ask("clients", engine) == ask("conservation-sessions", engine) == []
-    assert ask("ondemand", engine) == ask("conservation-ondemand", engine) == []
 
 
 def test_sessions_and_accepted_messages_are_accounted_for(engine: Engine) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow
 
 from spark.lake.lake import make_lake
-from spark.lake.writer import RowWriter
+from spark.lake.rows import RowWriter
 from spark.match.rows import fill
 from spark.reports import REPORTS
 from spark.reports.duckdb_engine import DuckEngine

@@ -1,15 +1,19 @@
-"""Rows of the tables become data files of a lake. This runs in Spark's executors."""
+"""Rows of the tables in the data files of a lake, as pyarrow writes and reads them; also in Spark's executors."""
 
+import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark.lake.lake import NO_DATE, Written
-from spark.runtime.files import Files
+from queue_base.errors import Permanent
+from spark.lake.lake import NO_DATE, Lake, Written
+from spark.runtime.files import Files, first_line
+from spark.tables.arrow import ARROW
 from spark.tables.columns import PARTITIONED
 
 # Rows of a table and date wait until they are so many bytes, or all that wait are so many; then they are a file.
@@ -22,6 +26,37 @@ PLAIN_ROWS = 10_000
 _DELTA = {"lines": {"time_ns": "DELTA_BINARY_PACKED"}}
 
 _Key = tuple[str, str | None]  # Table and date.
+
+
+def read_files(files: Files, table: str, paths: Iterable[str], columns: list[str] | None = None) -> pa.Table:
+    """Return the rows of data files in the columns of the schema (or those named), without `date`.
+
+    Raises Permanent for a file that is damaged or gone, OSError where it cannot be read.
+    """
+    names = [name for name in ARROW[table].names if name != "date"] if columns is None else columns
+    schema = pa.schema([ARROW[table].field(name) for name in names])
+    found = [schema.empty_table()]
+    for path in paths:
+        try:
+            found.append(read_rows(files, path, names).select(names).cast(schema))
+        except (pa.ArrowException, FileNotFoundError) as error:
+            why = "it is gone" if isinstance(error, FileNotFoundError) else f"it is damaged: {first_line(error)}"
+            raise Permanent(
+                f"unable to read {files.root}/{path}: {why}; restore it, or build a new lake from the logs"
+            ) from error
+    return pa.concat_tables(found)
+
+
+def read_rows(files: Files, path: str, columns: list[str] | None = None, filters: Any = None) -> pa.Table:
+    """Return rows of a data file. Raises pyarrow's errors, and OSError."""
+    # From memory: Arrow reads a file of Python's in threads of its own, which may outlive the interpreter.
+    return pq.read_table(pa.BufferReader(files.read(path)), columns=columns, filters=filters, partitioning=None)
+
+
+def read_streams(lake: Lake) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what is known of each stream, by host and queue. Raises as read_files."""
+    rows = read_files(lake.files, "streams", lake.tables["streams"]).to_pylist()
+    return {(row["host"], row["queue"]): json.loads(row["state"]) for row in rows}
 
 
 class RowWriter:
