@@ -195,7 +195,10 @@ FILES: tuple[ControlFile, ...] = (
     ControlFile("bouncehost", LINE, "`me`", "domain of the author of bounces", _SEND, HUP, "operating"),
     ControlFile("doublebounceto", LINE, "`postmaster`", "local part that gets double bounces", _SEND, HUP, "operating"),
     ControlFile("doublebouncehost", LINE, "`me`", "domain that gets double bounces", _SEND, HUP, "operating"),
-    ControlFile("smtproutes", MAP, "none", "relays by domain", (*_REMOTE, *_SEND), f"{SECOND}, {HUP}", "routing", True),
+    ControlFile(
+        "smtproutes", MAP, "none", "relays by domain", (*_REMOTE, *_SEND, *_SMTPD), f"{SECOND}, {HUP}",
+        "routing", True,
+    ),
     ControlFile(
         "localroutes", MAP, "none", "LMTP for local mail", (*_REMOTE, *_SEND, *_SMTPD), f"{SECOND}, {HUP}",
         "routing",
