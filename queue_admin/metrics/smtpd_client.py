@@ -55,7 +55,7 @@ def ask_processes(home: Home, with_sessions: bool, wait: float = ALL_WAIT) -> Sm
         except (ConnectionRefusedError, FileNotFoundError):
             continue  # It has ended meanwhile.
         except (OSError, FormatError) as error:
-            pid = name.rpartition("/")[2].partition(".")[0]
+            pid = _pid_of(name)
             if not _is_trusted(pid, trusted):
                 continue
             why = reason(error) if isinstance(error, OSError) else str(error)
@@ -66,6 +66,21 @@ def ask_processes(home: Home, with_sessions: bool, wait: float = ALL_WAIT) -> Sm
     found.sort(key=lambda one: (one[0].place, one[0].pid))
     sessions = [(process.pid, each) for process, own in found for each in sorted(own)]
     return SmtpdReading([process for process, _ in found], sessions, troubles)
+
+
+def listening_pids(home: Home) -> list[int]:
+    """Return the pids of the processes. Raises Temporary."""
+    trusted = trusted_users(queue_owner(home))
+    try:
+        pids = [_pid_of(name) for name in find_abstract(status_prefix(home.run))]
+    except OSError as error:
+        raise Temporary(f"unable to find queue-smtpd: {reason(error)}") from error
+    return [int(pid) for pid in pids if _is_trusted(pid, trusted)]
+
+
+def _pid_of(name: str) -> str:
+    """Return what stands in the name of a socket as the pid of its process."""
+    return name.rpartition("/")[2].partition(".")[0]
 
 
 def _is_trusted(pid: str, trusted: frozenset[int]) -> bool:
