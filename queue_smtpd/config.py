@@ -154,6 +154,25 @@ def _read_relays(home: Home) -> Routes:
     return {**routes, **dict.fromkeys(stored)}
 
 
+def read_contents(home: Home) -> dict[str, bytes | None]:
+    """Return what the files have that count until the next reading, by their names; not of those that are not used.
+
+    Raises Temporary.
+    """
+    # Imported here: it takes 10 ms, which each connection under tcpserver would take, and the daemon alone needs it.
+    from queue_wire.control.registry import CONNECTION, FILES
+
+    found = {}
+    for name in [file.name for file in FILES if CONNECTION in file.read.split(", ")]:
+        try:
+            found[name] = read_control(home, name)
+        except Temporary:
+            # Root reads the former, and mail is taken without the latter (_read_relays).
+            if name not in ("smtpdcert", "smtproutes"):
+                raise
+    return found
+
+
 def _named_program() -> str:
     """Return the program that the environment names in the place of queue-enqueue, or "". Raises Temporary."""
     variable, program = enqueue_program() or ("", "")
