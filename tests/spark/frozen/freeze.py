@@ -29,13 +29,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.spark.frozen_tables import WAYS, Tables, Tree, build_tree, compare, in_order, unpack_trees, write_frozen
+from support.spark.frozen_tables import WAYS, Tables, Tree, build_trees, compare, in_order, unpack_trees, write_frozen
 
 
 def made_of(trees: list[Tree], directory: Path) -> Iterator[tuple[str, Counter[str], Tables]]:
     """Build each tree; yield what came of it."""
     for tree in trees:
-        lines, tables = build_tree([tree], "one piece", directory / f"{tree.name}.lake")
+        lines, tables = build_trees([tree], "one piece", directory / f"{tree.name}.lake")
         yield tree.name, lines, in_order(tables)
 
 

@@ -23,8 +23,8 @@ from spark.lake.build import Order, SessionSource, build
 from spark.lake.newest import open_local
 from spark.lake.parquet import read_files
 from spark.runtime.progress import Progress
+from spark.runtime.session import Sessions
 from spark.tables.columns import COLUMNS
-from support.spark.logs.scripted_logs import NoSpark
 
 HOME = Path(__file__).resolve().parents[2] / "spark" / "frozen"
 LOGS, TABLES = HOME / "logs.tar.xz", HOME / "tables.jsonl.xz"
@@ -42,8 +42,14 @@ Tables = dict[str, list[str]]  # Rows as JSON, in order.
 
 
 def build_lake(logs: Path, lake: Path, sessions: SessionSource | None = None, **order: Any) -> Counter[str]:
-    """Build a lake of logs once, as a call of queue-report does; return the lines that it read, by kind."""
-    return Counter(build(Order(str(logs), str(lake), **order), sessions or NoSpark(), Progress()).lines)
+    """Build a lake of logs once, as a call of queue-report does; return the lines that it read, by kind.
+
+    sessions: None begins a session for this build alone, if it needs one.
+    """
+    if sessions is None:
+        with Sessions() as own:
+            return build_lake(logs, lake, own, **order)
+    return Counter(build(Order(str(logs), str(lake), **order), sessions, Progress()).lines)
 
 
 def tables_of(lake: Path) -> dict[str, list[dict[str, Any]]]:
@@ -216,20 +222,22 @@ def _zstd(data: bytes) -> bytes:
         return bytes(stream.read())
 
 
-def build_tree(trees: list[Tree], way: str, directory: Path) -> tuple[Counter[str], dict[str, list[dict[str, Any]]]]:
+def build_trees(
+    trees: list[Tree], way: str, directory: Path, sessions: SessionSource | None = None
+) -> tuple[Counter[str], dict[str, list[dict[str, Any]]]]:
     """Build a lake of trees in a new directory, in a way of WAYS; return lines by kind, and tables."""
     order = dict(trees[0].order or {})
     if "smtpd_log" in order:
         order["smtpd_log"] = str(directory / order["smtpd_log"])
     lines: Counter[str] = Counter()
     for _ in grow(trees, directory, WAYS[way]):
-        lines += build_lake(directory / "logs", directory / "lake", **order)
+        lines += build_lake(directory / "logs", directory / "lake", sessions, **order)
     return lines, tables_of(directory / "lake")
 
 
-def compare(trees: list[Tree], way: str, directory: Path) -> list[str]:
-    """Build trees as build_tree does; return what is not as it was, a line each."""
-    lines, tables = build_tree(trees, way, directory)
+def compare(trees: list[Tree], way: str, directory: Path, sessions: SessionSource | None = None) -> list[str]:
+    """Build trees as build_trees does; return what is not as it was, a line each."""
+    lines, tables = build_trees(trees, way, directory, sessions)
     told = []
     for tree in trees:
         expected, found = tree.tables, in_order(tables, tree.hosts if tree.order is None else None)
