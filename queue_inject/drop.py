@@ -36,8 +36,8 @@ class DropDraft(Draft):
 
     __slots__ = ("final", "renamed")
 
-    def __init__(self, inflow: InflowControl, group: int, priority: str = "") -> None:
-        """`priority` is the class that is asked for, empty for none."""
+    def __init__(self, inflow: InflowControl, group: int, priority: str = "", submitter: bytes = b"") -> None:
+        """`priority` is the class that is asked for, `submitter` that of Writer, empty for none."""
         directory = inflow.path
         name = os.urandom(16).hex()
         path = f"{directory}/{TEMPORARY_PREFIX}{name}"
@@ -49,10 +49,10 @@ class DropDraft(Draft):
         super().__init__(inflow, path, handle, pack_header(0))
         self.final = f"{directory}/{FINISHED_PREFIX}{name}"
         self.renamed = False
-        self.priority = priority
+        self.priority, self.submitter = priority, submitter
 
     def finish(self, sender: bytes, recipients: list[bytes]) -> None:
-        envelope = pack_envelope(sender, recipients, self.priority)
+        envelope = pack_envelope(sender, recipients, self.priority, self.submitter)
         if self._head:
             self.write(b"")
         try:
@@ -100,7 +100,7 @@ class DropWriter(Writer):
 
     def begin(self) -> DropDraft:
         self.inflow.check()
-        return DropDraft(self.inflow, self._group, self.priority)
+        return DropDraft(self.inflow, self._group, self.priority, self.submitter)
 
     def commit(self, drafts: "Sequence[Draft]") -> None:
         drops = [draft for draft in drafts if isinstance(draft, DropDraft)]

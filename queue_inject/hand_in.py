@@ -46,7 +46,7 @@ class IntakeDraft(Draft):
 
     __slots__ = (
         "_drops", "_long_id", "_message", "_recipients", "_sender", "_size", "answered", "count", "drop", "lost",
-        "package", "submitter",
+        "package",
     )  # fmt: skip
 
     def __init__(self, drops: Writer, priority: str, submitter: bytes = b"") -> None:
@@ -128,7 +128,7 @@ class IntakeWriter(Writer):
         self.inflow = drops.inflow
 
     def begin(self) -> IntakeDraft:
-        self._drops.priority = self.priority
+        self._drops.priority, self._drops.submitter = self.priority, self.submitter
         return IntakeDraft(self._drops, self.priority, self.submitter)
 
     def commit(self, drafts: "Sequence[Draft]") -> None:

@@ -42,6 +42,7 @@ class Acceptance:
     promised: the bytes that all messages which were begun may write without another check, so that many of them
     together do not take what control/queueminfree keeps free. in_hand: how many messages were begun and are not
     decided. name, writer: those of the queue. failed: why the queue could not begin a message, empty if it could.
+    fault: why control/databytes could not be read last, empty if it could.
     """
 
     def __init__(self, home: Home, writer: QueueWriter, warn: Callable[[str], None]) -> None:
@@ -52,7 +53,7 @@ class Acceptance:
         self.promised = self.in_hand = 0
         self.failed = ""
         self._databytes: int | None = None
-        self._fault = ""
+        self.fault = ""
         self._marks_at = self._controls_at = 0.0
         self._slow = self._refused = False
 
@@ -60,12 +61,12 @@ class Acceptance:
         """Read the control files again. If databytes is wrong, the value before stays in force."""
         try:
             self._databytes = read_size(self._home, "databytes")
-            self._fault = ""
+            self.fault = ""
         except Temporary as error:
-            if self._fault != str(error):
+            if self.fault != str(error):
                 fate = "no mail is taken" if self._databytes is None else "the old value stays"
                 self._warn(f"{error}; {fate}")
-            self._fault = str(error)
+            self.fault = str(error)
         self.writer.inflow.reread()
 
     def _look(self, now: float) -> None:
@@ -106,7 +107,7 @@ class Acceptance:
         """
         self._look(now)
         if self._databytes is None:
-            return Refusal(TEMPORARY, f"unable to take mail: {self._fault}; try again later (#4.3.0)")
+            return Refusal(TEMPORARY, f"unable to take mail: {self.fault}; try again later (#4.3.0)")
         if (refusal := self.refuse_size(size)) is not None:
             return refusal
         if self._refused:

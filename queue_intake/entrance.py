@@ -69,11 +69,14 @@ class Entrance:
         doors = [door for door in doors if not door.facts.closed and not door.facts.stopped] or doors
         return min([door.acceptance.delay(now) for door in doors if door.acceptance is not None], default=0.0)
 
-    def reread(self) -> None:
-        """Read the control files again."""
+    def reread(self) -> str:
+        """Read the control files again; return why that failed, empty if it did not."""
+        fault = ""
         for door in self.doors:
             if door.acceptance is not None:
                 door.acceptance.reread()
+                fault = fault or door.acceptance.fault
+        return fault
 
     def refuse_size(self, size: int) -> Refusal | None:
         """Return the refusal of a message of so many bytes, None if it is not too large."""

@@ -1,9 +1,9 @@
 """queue-intake: takes messages by QMTP and QMQP, for queue-smtpd, local programs and null clients.
 
 Descriptor 0 is a pipe from queue-send: H rereads the control files, and its end ends queue-intake. Descriptor 1 takes
-log lines for queue-send to print. One thread serves all connections and never waits for a sync; others do.
-All messages that are complete when a commit begins share it, whichever connections they came over, and are answered K
-after it.
+log lines for queue-send to print, and answers each H with what is in force. One thread serves all connections and never
+waits for a sync; others do. All messages that are complete when a commit begins share it, whichever connections they
+came over, and are answered K after it.
 
 Where a home has several queues, queue-intake is a service of its own, which spreads messages over them (entrance).
 Descriptor 1 is its log then, and HUP rereads the control files. Each queue has a thread that commits, so that a slow
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from functools import partial
 
 from queue_base.accounts import Owner, become_queue_owner, queue_owner
-from queue_base.control import read_me, read_parsed
+from queue_base.control import read_control, read_me, read_parsed
 from queue_base.daemon.inherited_sockets import take_inherited
 from queue_base.daemon.lock import take_intakemutex
 from queue_base.daemon.log_limit import LimitedLog
@@ -42,9 +42,11 @@ from queue_intake.entrance import Door, Entrance
 from queue_intake.listener import NotAllowed, TcpListener, UnixListener
 from queue_intake.sharing import Turns, UsageCounts, limits_for
 from queue_wire import ids
+from queue_wire.admin.settings import in_force, pack_in_force
 from queue_wire.control.intake_hosts import unpack_intake
+from queue_wire.control.places import ListeningPlace
 from queue_wire.logline import alert, warning
-from queue_wire.pipes.notice import REREAD, pack_log
+from queue_wire.pipes.notice import REREAD, Reread, pack_log, pack_reread
 
 PROGRAM = "queue-intake"
 USAGE = "usage: queue-intake [--home HOME]"
@@ -88,6 +90,11 @@ class LogPipe:
     def _say(self, line: bytes) -> None:
         if not self.lost and self._pipe.unwritten < LOG_MAX:
             self._pipe.put(line + b"\n" if self._plain else pack_log(line))
+
+    def answer(self, settings: bytes) -> None:
+        """Answer a command of queue-send to reread: it counts the answers, so none is dropped."""
+        if not self.lost:
+            self._pipe.put(pack_reread(Reread(settings, True)))
 
     @property
     def unwritten(self) -> bool:
@@ -144,6 +151,10 @@ class Intake:
         self._log_registered = False
         self._home = home
         self._strangers = LimitedLog(self._log.warn, "more connections were closed at once")
+        # What control/databytes and control/intake had when they were read last and could be used. Without the latter,
+        # a line of it names a port that is not open.
+        self._contents: dict[str, bytes | None] = {}
+        self._deaf: set[ListeningPlace] = set()
         self._listeners: dict[int, UnixListener | TcpListener] = {}
         try:
             self._add_listener(UnixListener(home, owner))
@@ -151,25 +162,42 @@ class Intake:
             self._log.alert(f"unable to listen in {home.run}/intake: {reason(error)}; no mail is taken there")
         for inherited in take_inherited():
             self._add_listener(TcpListener(inherited, os.getuid()))
-        self._read_lines()
+        self._reread()
         self._accepting = False
 
     def _add_listener(self, listener: UnixListener | TcpListener) -> None:
         self._listeners[listener.socket.fileno()] = listener
 
-    def _read_lines(self) -> None:
-        """Read control/intake and control/me, and give each TCP listener its line. If that fails the old ones stay."""
+    def _reread(self) -> bytes:
+        """Read the control files; return what is in force, and why they were refused (queue_wire.admin.settings)."""
+        try:
+            contents = {name: read_control(self._home, name) for name in ("databytes", "intake")}
+        except Temporary:
+            contents = self._contents  # The readers below say why.
+        fault = self._entrance.reread()
+        fault = self._read_lines() or fault
+        if not fault:
+            self._contents = {name: contents[name] for name in contents if name != "intake" or not self._deaf}
+        return pack_in_force(in_force(self._contents, fault))
+
+    def _read_lines(self) -> str:
+        """Read control/intake and control/me, and give each TCP listener its line.
+
+        If that fails the old ones stay, and it returns why.
+        """
         try:
             lines = {line.place: line for line in read_parsed(self._home, "intake", unpack_intake) or ()}
             me = read_me(self._home) if lines else b""
         except Temporary as error:
             self._log.alert(f"{error}; what was read before stays in force")
-            return
+            return str(error)
         for listener in self._listeners.values():
             if isinstance(listener, TcpListener):
                 listener.line, listener.me = lines.pop(listener.place, None), me
-        for place in lines:
+        for place in lines.keys() - self._deaf:
             self._log.alert(f"nothing listens on {place}: queue-start opens what control/intake names when it starts")
+        self._deaf = set(lines)
+        return ""
 
     def turn(self) -> None:
         """Make one turn of the loop: wait, serve connections for a while, begin and end commits."""
@@ -243,17 +271,18 @@ class Intake:
     def _obey(self, ready: dict[int, int]) -> None:
         """Carry out signals and commands."""
         numbers = self._signals.take() if self._signals.descriptor in ready else set()
-        reread = signal.SIGHUP in numbers
+        commands = 0
         ends = bool(numbers & {signal.SIGTERM, signal.SIGINT}) or self._log.lost
         if 0 in ready and not self._alone:
             try:
-                reread = REREAD in (read_available(0) or b"") or reread
+                commands = (read_available(0) or b"").count(REREAD)
             except PeerLost:
                 ends = True
                 self._epoll.unregister(0)
-        if reread:
-            self._entrance.reread()
-            self._read_lines()
+        if commands or signal.SIGHUP in numbers:
+            settings = self._reread()
+            for _ in range(commands):
+                self._log.answer(settings)
         if ends and self._closing_by is None:
             self._begin_closing()
 

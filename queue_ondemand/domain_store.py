@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from queue_base.durable import Commit, check_works, read_dated, read_file, sync_handles, write_all
 from queue_base.errors import reason
+from queue_base.queue.hold_marks import remove_stored_mark
 from queue_base.queue.layout import FILE_MODE
 from queue_wire.control.ondemand import is_domain_name
 from queue_wire.files.cluster import (
@@ -389,7 +390,7 @@ class DomainStore:
         if not pending:
             if files.appending == number:
                 files.appending = 0
-            self._remove_marks(domain, {record.stored.long_id for record in cluster.records})
+            self._remove_marks(domain, number, {record.stored.long_id for record in cluster.records})
             self._remove_links(domain, number, cluster.records, commit)
             commit.sync()
             os.unlink(path)
@@ -399,7 +400,7 @@ class DomainStore:
             return
         needed = {record.stored.long_id for record in pending}
         done = [record for record in cluster.records if record.stored.long_id not in needed]
-        self._remove_marks(domain, {record.stored.long_id for record in done})
+        self._remove_marks(domain, number, {record.stored.long_id for record in done})
         self._remove_links(domain, number, done, commit)
         # The position that an order names is one in this file, not in a compacted one.
         ordered = _names(f"{self._top}/{domain.decode()}/{ORDER_DIRECTORY}")
@@ -413,13 +414,14 @@ class DomainStore:
             if there and files.size is not None:
                 files.size -= size
 
-    def _remove_marks(self, domain: bytes, long_ids: set[str]) -> None:
-        """Remove the marks in hold/ of messages that are done. One that a crash brings back is of no message."""
-        files = self._domains[domain]
-        for long_id in long_ids & files.held:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{self._top}/{domain.decode()}/{HOLD_DIRECTORY}/{long_id}")
-        files.held -= long_ids
+    def _remove_marks(self, domain: bytes, number: int, long_ids: set[str]) -> None:
+        """Remove the marks in hold/ of messages that a cluster has no recipients of any more, and no other one has.
+
+        One that a crash brings back is of no message.
+        """
+        files, directory = self._domains[domain], f"{self._top}/{domain.decode()}"
+        ended = [each for each in long_ids & files.held if remove_stored_mark(directory, files.clusters, number, each)]
+        files.held -= frozenset(ended)
 
     def _compact(self, domain: bytes, number: int, pending: list[ClusterRecord]) -> None:
         """Write the records that are not done to a new file of the same name."""

@@ -20,7 +20,9 @@ from queue_wire.control.registry import describe_changes
 from queue_wire.format_error import FormatError
 
 PROGRAM = "queue-ondemand"
-NAMES = ("ondemand", "etrninterval", "clustersize", "bouncefrom", "bouncehost", "doublebounceto", "doublebouncehost")
+NAMES = (
+    "me", "ondemand", "etrninterval", "clustersize", "bouncefrom", "bouncehost", "doublebounceto", "doublebouncehost"
+)  # fmt: skip
 # Those of destinations, which runs obey.
 LIMITS = ("destinationconcurrency", "destinationlimits", "destinationrate")
 CHECK_SECONDS = 1.0
@@ -85,7 +87,7 @@ class OnDemandFiles:
             if contents == self._contents:
                 self._fault = ""
                 return
-            found = _unpack_contents(self._home, self.current.me, contents)
+            found = _unpack_contents(self._home, read_me(self._home), contents)
         except Temporary as error:
             if str(error) != self._fault:
                 self._fault = str(error)
@@ -104,7 +106,7 @@ def _unpack_contents(home: Home, me: bytes, contents: Mapping[str, bytes | None]
     limits, rates = unpack_limits(b""), unpack_rates(b"")
     words = {"bouncefrom": b"MAILER-DAEMON", "bouncehost": me, "doublebounceto": b"postmaster", "doublebouncehost": me}
     for name, data in contents.items():
-        if data is None:
+        if data is None or name == "me":
             continue
         try:
             if name == "ondemand":

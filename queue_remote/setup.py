@@ -157,7 +157,6 @@ class CurrentSetup:
         """Read the files now, and log a failure."""
         self._checked = -CHECK_SECONDS
         self._stamps = []
-        self._complained = False
         try:
             self.get()
         except Temporary as error:

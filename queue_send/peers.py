@@ -120,7 +120,7 @@ class Notices:
         self._log = log
         self._budget = budget
         self._shutdown = shutdown
-        self._peer = peer
+        self.peer = peer
         self._notices = notices
         self._commands = commands
         self._arrive = arrive
@@ -165,7 +165,7 @@ class Notices:
         except PeerLost:
             self.lost = True
             if not self._shutdown.begun:
-                self._shutdown.lose(self._peer)
+                self._shutdown.lose(self.peer)
             return
 
     def write(self) -> None:
@@ -231,6 +231,6 @@ class Notices:
 
         Such a message would never be delivered or classified in this run.
         """
-        self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+        self._log.warning(f"internal error: {self.peer} sent something impossible: {error}")
         if announced and not self._shutdown.begun:
-            self._shutdown.lose(self._peer)
+            self._shutdown.lose(self.peer)

@@ -28,11 +28,11 @@ from queue_wire.control.milters import (
 )
 from queue_wire.control.nameservers import unpack_resolver
 from queue_wire.control.networks import Network, is_listed, unpack_networks
-from queue_wire.control.ondemand import OnDemandUsers, unpack_on_demand_users
+from queue_wire.control.ondemand import OnDemandUsers, unpack_on_demand_users, unpack_ondemand
 from queue_wire.control.places import EVERYWHERE
 from queue_wire.control.relayrecipients import RelayRecipients, unpack_relay_recipients
 from queue_wire.control.smtpdusers import unpack_program, unpack_submitters
-from queue_wire.control.smtproutes import Relay
+from queue_wire.control.smtproutes import Relay, Routes, unpack_routes
 from queue_wire.control.strangers.dnslists import DnsList, unpack_dns_lists
 from queue_wire.control.strangers.greylist import GreylistRules, unpack_greylist
 from queue_wire.control.strangers.smtpdlimits import SmtpdLimits, unpack_smtpd_limits
@@ -109,6 +109,7 @@ def read_config(home: Home) -> SmtpdConfig:
         relayclients=read_parsed(home, "relayclients", unpack_networks),
         relayrecipients=read_parsed(home, "relayrecipients", unpack_relay_recipients) or RelayRecipients(),
         localroutes=read_parsed(home, "localroutes", unpack_local_routes) or {},
+        smtproutes=_read_relays(home),
         checkrcpt=bool(read_number(home, "checkrcpt")),
         submitters=read_parsed(home, "submitters", unpack_submitters),
     )
@@ -138,6 +139,38 @@ def read_config(home: Home) -> SmtpdConfig:
         read_control(home, "ondemand") is not None,
         read_parsed(home, "ondemandusers", unpack_on_demand_users) or {},
     )
+
+
+def _read_relays(home: Home) -> Routes:
+    """Return smtproutes, with None for the domains of control/ondemand.
+
+    If they cannot be used queue-remote defers the mail and says why. Mail is taken meanwhile, and no server is asked.
+    """
+    try:
+        routes = read_parsed(home, "smtproutes", unpack_routes) or {}
+        stored = read_parsed(home, "ondemand", unpack_ondemand) or {}
+    except Temporary:
+        return {}
+    return {**routes, **dict.fromkeys(stored)}
+
+
+def read_contents(home: Home) -> dict[str, bytes | None]:
+    """Return what the files have that count until the next reading, by their names; not of those that are not used.
+
+    Raises Temporary.
+    """
+    # Imported here: it takes 10 ms, which each connection under tcpserver would take, and the daemon alone needs it.
+    from queue_wire.control.registry import CONNECTION, FILES
+
+    found = {}
+    for name in [file.name for file in FILES if CONNECTION in file.read.split(", ")]:
+        try:
+            found[name] = read_control(home, name)
+        except Temporary:
+            # Root reads the former, and mail is taken without the latter (_read_relays).
+            if name not in ("smtpdcert", "smtproutes"):
+                raise
+    return found
 
 
 def _named_program() -> str:

@@ -14,7 +14,7 @@ from queue_base.daemon.unix_sockets import connect_to
 from queue_base.daemon.unread_input import read_unread
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_smtpd.sessions.relay_rules import MailboxFound
+from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.recipient_question import (
@@ -103,16 +103,13 @@ class MailboxLookups:
         self._open: dict[int, _OpenQuestion] = {}
         self._count = 0
 
-    def ask(self, address: bytes, servers: bytes, found: Found, now: float) -> int:
-        """Ask whether a local recipient exists; return a number for `forget`. `found` is called later, never at once.
-
-        `address` is the one that queue-todo makes of it. `servers` names the LMTP servers that have it, empty for none.
-        """
+    def ask(self, wanted: MailboxWanted, found: Found, now: float) -> int:
+        """Ask whether a recipient exists; return a number for `forget`. `found` is called later, never at once."""
         self._count += 1
         number = self._count
         self._open[number] = _OpenQuestion(found, now + ANSWER_SECONDS)
         why = ""
-        question = pack_question(RecipientQuestion(number, address, servers))
+        question = pack_question(RecipientQuestion(number, wanted.address, wanted.servers, wanted.relayed))
         if len(question) > QUESTION_MAX:
             why = "the address is too long"
         elif self._link is None or self._link.lost:

@@ -510,7 +510,7 @@ class SmtpConnection:
             self._drop_message(now)
         elif isinstance(action, MailboxWanted):
             if action.known is None:
-                self._lookup = self._open.lookups.ask(action.address, action.servers, self._found, now)
+                self._lookup = self._open.lookups.ask(action, self._found, now)
             elif action.known is MailboxFound.EXISTS:
                 return self._session.answer_mailbox(action.known, now)
             else:

@@ -1,6 +1,6 @@
-"""Where the log of a home is: the directory of its logger, or the journal's unit.
+"""Where the log of a home is, and that of its queue-smtpd: the directory of a logger, or the journal's unit.
 
-If queue-send runs, the process that reads its stdout says so. Otherwise a service directory does whose run file has
+If the daemon runs, the process that reads its output says so. Otherwise a service directory does whose run file has
 this home, or a unit of systemd. Reads only. What is in /proc of other accounts only root sees.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from queue_admin.logs.log_files import CURRENT, LogDirectory, LogSource, SystemdJournal
 from queue_admin.messages.admin_client import connect
+from queue_admin.metrics.smtpd_client import listening_pids
 from queue_base.durable import read_file
 from queue_base.errors import Failure, Permanent
 from queue_base.home import Home
@@ -26,21 +27,36 @@ UNITS = (
     "~/.config/systemd/user/*.service",
 )  # fmt: skip
 _LOGGERS = ("multilog", "svlogd", "s6-log")
+_STDERR = 2
 _SCRIPT_MAX = 65536  # Bytes.
 _UNIT = re.compile(r"/([^/]+\.service)(?:/|$)", re.MULTILINE)
-# What names the home in a script or a unit: the environment, or the option of queue-start.
-_HOME = re.compile(r"(?:QUEUE_HOME=|queue-start[\"']? +--home[ =])(.*)")
+# What names the home in a script or a unit: the environment, or the option of the program.
+_HOME = re.compile(r"(?:QUEUE_HOME=|queue-(?:start|smtpd)[\"']? +--home[ =])(.*)")
+SUITE, SMTPD = "queue-start", "queue-smtpd"
+# What a script or a unit starts.
+_PROGRAM = re.compile(rf"(?<![\w.-])({SUITE}|{SMTPD}|queuectl|queue-report)(?![\w.-])")
 
 
 def find_log(home: Home) -> LogSource:
     """Return the log. Raises Permanent if it is not found."""
-    found = _of_running(home) or next(_of_services(home), None) or next(_of_units(home), None)
+    found = _of_running(home) or _of_started(home, SUITE)
     if found is None:
         raise Permanent(
             f"unable to find the log of {home.path}: no logger of a running queue-send, no service directory and no"
             " unit that name this home; give --logs DIR or --journal UNIT"
         )
     return found
+
+
+def find_smtpd_log(home: Home) -> LogSource | None:
+    """Return the log of queue-smtpd, None if it is not found."""
+    sources = (source_of(pid, _STDERR) for pid in listening_pids(home))
+    return next((found for found in sources if found is not None), None) or _of_started(home, SMTPD)
+
+
+def _of_started(home: Home, program: str) -> LogSource | None:
+    """Return the log of what starts a program with this home."""
+    return next(_of_services(home, program), None) or next(_of_units(home, program), None)
 
 
 def _of_running(home: Home) -> LogSource | None:
@@ -57,10 +73,12 @@ def _of_running(home: Home) -> LogSource | None:
     return source_of(pid) if pid else None
 
 
-def source_of(pid: int) -> LogSource | None:
-    """Return where the stdout of a process goes: the directory of a logger, the journal, or None for another place."""
+def source_of(pid: int, descriptor: int = 1) -> LogSource | None:
+    """Return where the stdout of a process goes, or another descriptor of it: the directory of a logger, the journal,
+    or None for another place.
+    """
     try:
-        stdout = os.readlink(f"/proc/{pid}/fd/1")
+        stdout = os.readlink(f"/proc/{pid}/fd/{descriptor}")
         if stdout.startswith("socket:"):
             unit = _UNIT.search(_read(f"/proc/{pid}/cgroup"))
             return SystemdJournal(unit[1]) if unit else None
@@ -100,10 +118,10 @@ def _directory(words: list[str], top: str) -> LogDirectory | None:
     return None
 
 
-def _of_services(home: Home) -> Iterator[LogSource]:
+def _of_services(home: Home, program: str) -> Iterator[LogSource]:
     for pattern in SERVICES:
         for service in sorted(glob.glob(pattern)):
-            if not _names_home(f"{service}/run", home):
+            if not _starts(f"{service}/run", program, home):
                 continue
             for line in _lines(f"{service}/log/run"):
                 if any(logger in line for logger in _LOGGERS):
@@ -112,10 +130,10 @@ def _of_services(home: Home) -> Iterator[LogSource]:
                         yield found
 
 
-def _of_units(home: Home) -> Iterator[LogSource]:
+def _of_units(home: Home, program: str) -> Iterator[LogSource]:
     for pattern in UNITS:
         for unit in sorted(glob.glob(os.path.expanduser(pattern))):
-            if _names_home(unit, home):
+            if _starts(unit, program, home):
                 yield _of_unit(unit)
 
 
@@ -133,9 +151,16 @@ def _of_unit(unit: str) -> LogSource:
     return SystemdJournal(os.path.basename(unit))
 
 
-def _names_home(script: str, home: Home) -> bool:
-    """Return whether a script or unit starts queue-start with this home."""
-    for line in _lines(script):
+def _starts(script: str, program: str, home: Home) -> bool:
+    """Return whether a script or unit starts queue-start or queue-smtpd with this home.
+
+    One that names none of our programs, but the home, starts queue-start by a program of somebody's own.
+    """
+    lines = [line for line in _lines(script) if not line.startswith("#")]
+    started = {word for line in lines for word in _PROGRAM.findall(line)} or {SUITE}
+    if program not in started:
+        return False
+    for line in lines:
         found = _HOME.search(line)
         if found is None:
             continue
@@ -143,7 +168,7 @@ def _names_home(script: str, home: Home) -> bool:
         inside, quote, rest = found[1].partition('"')
         words = [inside] if quote and '"' not in rest else _split(found[1])
         if words and os.path.realpath(words[0]) == os.path.realpath(home.path):
-            return not home.name or f"--queue {home.name}" in " ".join(_split(found[1]))
+            return program == SMTPD or not home.name or f"--queue {home.name}" in " ".join(_split(found[1]))
     return False
 
 

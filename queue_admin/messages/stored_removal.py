@@ -5,18 +5,19 @@ goes on. The caller holds sendmutex.
 """
 
 import os
-from contextlib import suppress
 
 from queue_base.durable import Commit, read_file
 from queue_base.home import Home
+from queue_base.queue.hold_marks import remove_stored_mark
 from queue_wire.files.cluster import CLUSTER_MAX, DONE, SUFFIX, cluster_number, link_name, unpack_cluster
-from queue_wire.files.stored_order import HOLD_DIRECTORY, StoredOrder
+from queue_wire.files.stored_order import StoredOrder
 
 
 def remove_stored(home: Home, domain: bytes, order: StoredOrder) -> None:
     """Delete what an order takes, durably. Raises OSError."""
     place = f"{home.queue}/ondemand/{domain.decode()}"
-    for number in sorted(number for name in os.listdir(place) if (number := cluster_number(name))):
+    numbers = sorted(number for name in os.listdir(place) if (number := cluster_number(name)))
+    for number in numbers:
         path = f"{place}/{number}{SUFFIX}"
         cluster = unpack_cluster(read_file(path, CLUSTER_MAX))
         taken, needed = list[int](), set[str]()
@@ -33,8 +34,7 @@ def remove_stored(home: Home, domain: bytes, order: StoredOrder) -> None:
         _mark(path, taken)
         commit = Commit()
         for long_id in gone - needed:
-            with suppress(FileNotFoundError):
-                os.unlink(f"{place}/{HOLD_DIRECTORY}/{long_id}")
+            remove_stored_mark(place, numbers, number, long_id)
             commit.unlink(f"{place}/mess/{link_name(number, long_id)}")
         commit.sync()
         if not needed:

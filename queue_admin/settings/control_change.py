@@ -1,9 +1,9 @@
 """Changes one control file: checks the contents, replaces the file, and has the daemons take it.
 
 The file is written aside and renamed, with its owner and mode kept, so that a daemon reads the old or the new one.
-queue-send, queue-todo, queue-remote and queue-local reread at the order `reread` on lock/control. It is answered when
-they have. Without queue-send the file is read at the next start. What others read is not confirmed, and the text says
-when they read it.
+The daemons of the suite reread at the order `reread` on lock/control, queue-smtpd at one on its status socket. Both are
+answered when they have, with what is in force then. Without queue-send the file is read at the next start. What others
+read is not confirmed, and the text says when they read it.
 """
 
 import fcntl
@@ -16,9 +16,10 @@ from queue_admin.home.maker import Maker
 from queue_admin.home.modes import CONTROL_FILE_MODE
 from queue_admin.home.tree import unable_to
 from queue_admin.messages.admin_client import connect
+from queue_admin.metrics.smtpd_client import ask_settings
 from queue_admin.printable import visible
 from queue_admin.settings.control_faults import check_new, lacks_keeper
-from queue_admin.settings.control_values import ask_running, running_in
+from queue_admin.settings.control_values import running_in
 from queue_base.accounts import Owner
 from queue_base.control import read_control
 from queue_base.errors import Failure, Permanent, Temporary, Usage
@@ -29,8 +30,11 @@ from queue_wire.admin.socket import REREAD, TROUBLE, Request
 from queue_wire.control.registry import (
     BY_NAME,
     CONNECTION,
+    FORWARD,
+    HUP,
     MESSAGE,
     NEXT_AUTH,
+    SECOND,
     START,
     START_SMTPD,
     TERM,
@@ -46,10 +50,21 @@ _LATER = {
     START: "not in force yet; queue-start reads it when it starts the suite again",
     MESSAGE: "each program that injects reads it before its next message",
     TERM: "queue-local reads it at the next stop",
-    CONNECTION: "queue-smtpd reads it on HUP; under a super-server, for its next connection",
+    FORWARD: "in force; queue-local reads it for each forward",
+    f"{MESSAGE}, {SECOND}": "each program that injects reads it before its next message, queue-intake within a second",
+    f"{MESSAGE}, {START}": "each program that injects reads it before its next message; "
+    "queue-todo and queue-send when the suite is started again",
     NEXT_AUTH: "queue-smtpd reads it at the next AUTH",
-    START_SMTPD: "queue-smtpd reads it when it starts",
+    START_SMTPD: "not in force yet; queue-smtpd reads it when it starts",
 }
+_NO_SERVER = (
+    "no queue-smtpd that runs as a daemon is found here; it reads the file when it starts and on HUP, and under a "
+    "super-server for its next connection"
+)
+# The readers that run in the suite of a queue. `all` are these and queue-smtpd.
+_SUITE = frozenset(
+    ("all", "queue-send", "queue-todo", "queue-remote", "queue-local", "queue-ondemand", "queue-intake")
+)
 
 
 def change_control(home: Home, name: str, data: bytes | None) -> str:
@@ -141,36 +156,73 @@ def _take(home: Home, file: ControlFile) -> str:
     """Have the daemons take a changed file; return when it is in force. Raises Temporary if they do not."""
     if file.read in _LATER:
         return _LATER[file.read]
-    if not home.is_chosen:
+    when = ""
+    troubles: list[str] = []
+    if not _SUITE.isdisjoint(file.readers):
         # Each queue has daemons of its own.
-        found = {one.name: _take_in(one, file) for one in home.each()}
+        found = {one.name: _take_in(one, file, troubles) for one in ([home] if home.is_chosen else home.each())}
         whens = set(found.values())
-        return whens.pop() if len(whens) == 1 else "; ".join(f"queue {name}: {when}" for name, when in found.items())
-    return _take_in(home, file)
+        when = whens.pop() if len(whens) == 1 else "; ".join(f"queue {name}: {when}" for name, when in found.items())
+    if CONNECTION in file.read.split(", "):
+        # It is told whether or not the others have taken it.
+        served = _take_in_server(home, file, troubles)
+        # Who has no queue-smtpd, or one under a super-server, waits for nothing.
+        when = when or served
+    if troubles:
+        raise Temporary(f"control/{file.name} is changed, but not in force: {'; '.join(dict.fromkeys(troubles))}")
+    return when
 
 
-def _take_in(home: Home, file: ControlFile) -> str:
-    """Do it for one queue."""
+def _take_in(home: Home, file: ControlFile, troubles: list[str]) -> str:
+    """Have the suite of one queue take it; return when it is in force, or add what keeps it from that to `troubles`."""
     try:
         client = connect(home)
         if client is None:
             return "queue-send does not run; in force at its start"
         with closing(client):
             response = client.ask(Request(REREAD, b"", []))
-    except Failure as error:
-        raise Temporary(f"control/{file.name} is changed, but not in force: {error}") from error
-    troubles = [visible(note.text) for note in response.notes if note.letter == TROUBLE]
-    if troubles:
-        raise Temporary(f"control/{file.name} is changed, but not in force: {'; '.join(troubles)}")
-    running, unknown = ask_running(home)
-    wanted = fingerprint(file, read_control(home, file.name))
-    try:
-        found = running.get(file.name, []) + running_in(response).get(file.name, [])
-    except FormatError as error:
-        found, unknown = [], str(error)
-    if unknown or not found or any(check != wanted for check, _ in found):
-        why = unknown or ("a daemon has another value" if found else "no daemon says that it has it")
-        raise Temporary(f"control/{file.name} is changed, but not in force: {why}")
+        found = running_in(response).get(file.name, [])
+    except (Failure, FormatError) as error:
+        troubles.append(str(error))
+        return ""
+    refused = [visible(note.text) for note in response.notes if note.letter == TROUBLE]
+    troubles += refused
+    if refused:
+        return ""
+    if not found:
+        return _unreported(home, file)
+    if any(check != fingerprint(file, read_control(home, file.name)) for check, _ in found):
+        troubles.append("a daemon has another value")
     if file.name == "ondemand" and lacks_keeper(home):
         return "not in force yet; start the suite again, because queue-ondemand does not run"
     return "in force"
+
+
+def _unreported(home: Home, file: ControlFile) -> str:
+    """Return when a file is in force that no daemon has said to have."""
+    if "queue-ondemand" in file.readers:
+        return "queue-ondemand does not run; it reads it when it starts"
+    if not home.several:
+        return "not in force yet; queue-start opens the ports when it starts the suite again"
+    # It is a service of its own.
+    return "queue-intake reads it " + ("on HUP to its service" if HUP in file.read else "within a second")
+
+
+def _take_in_server(home: Home, file: ControlFile, troubles: list[str]) -> str:
+    """Have all processes of queue-smtpd take it; return and add as _take_in does."""
+    try:
+        processes, silent = ask_settings(home, True)
+    except Failure as error:
+        troubles.append(str(error))
+        return ""
+    troubles += [visible(trouble.encode("utf-8", "surrogateescape")) for trouble in silent]
+    wanted = fingerprint(file, read_control(home, file.name))
+    for each in processes:
+        found = [check for name, check, _ in each.files if name == file.name]
+        if each.error:
+            troubles.append(f"queue-smtpd: {each.error}")
+        elif file.name == "smtpdcert" and not found:
+            troubles.append("queue-smtpd: not all of it can be used; its log says why")
+        elif any(check != wanted for check in found):
+            troubles.append("queue-smtpd: it has another value")
+    return "in force" if processes else _NO_SERVER

@@ -8,11 +8,14 @@ in DESTINATIONS_SECONDS, and one search runs at a time, for some seconds.
 
 import threading
 import time
+from contextlib import suppress
 from http import HTTPStatus
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from queue_admin.logs.find_log import find_log
+from queue_admin.logs.find_log import find_log, find_smtpd_log
+from queue_admin.logs.log_files import Concerns, Line, LogSource
 from queue_admin.logs.message_log import MessageLog
+from queue_admin.logs.smtp_session import Lines, session_lines
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.messages.description import describe, describe_stored, find_message, find_stored
 from queue_admin.messages.detail import CHANNELS
@@ -34,7 +37,7 @@ from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.facts import DestinationFact
 from queue_wire.html import Markup, tag
-from queue_wire.ids import unpack_long_id
+from queue_wire.ids import pack_queue_id, unpack_long_id
 
 RANKED = 10
 RANKED_BY = ("sender", "domain")
@@ -176,14 +179,24 @@ class StatusSite:
         shown: list[str] = []
         end = time.monotonic() + LOG_SECONDS
 
-        def concerns(line: bytes) -> bool:
-            if time.monotonic() > end or len(shown) > LOG_LINES:
-                raise TimeoutError
-            return found.may_concern(line)
+        def limited(source: LogSource) -> Lines:
+            def check(line: bytes, concerns: Concerns) -> bool:
+                if time.monotonic() > end or len(shown) > LOG_LINES:
+                    raise TimeoutError
+                return concerns(line)
+
+            return lambda since, concerns: source.lines(since, lambda line: check(line, concerns))
+
+        def show(lines: list[Line]) -> None:
+            shown.extend([f"{precise(at // 1000)} {visible(line)}" for at, line in lines])
 
         try:
-            for when, text in find_log(self._home).lines(birth * 1000, concerns):
-                shown += [f"{precise(at // 1000)} {visible(line)}" for at, line in found.take(when, text)]
+            smtpd = find_smtpd_log(self._home)
+            if smtpd is not None:
+                with suppress(Failure, OSError):  # Perhaps only root may read it.
+                    show(session_lines(limited(smtpd), pack_queue_id(self._home.name, long_id), birth))
+            for when, text in limited(find_log(self._home))(birth * 1000, found.may_concern):
+                show(found.take(when, text))
                 if found.over:
                     break
         except TimeoutError:

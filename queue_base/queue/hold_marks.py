@@ -8,6 +8,7 @@ nothing is durable before the sync of the Commit.
 
 import errno
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 
 from queue_base.durable import Commit, read_file
@@ -15,7 +16,9 @@ from queue_base.errors import Permanent, Temporary, reason
 from queue_base.queue.layout import FILE_MODE, Layout, birth_by, files_beside_mess, is_there
 from queue_base.queue.results_file import change_results_birth
 from queue_wire.admin.returning import RecipientSelector
+from queue_wire.files.cluster import link_name
 from queue_wire.files.hold_mark import HoldMark, HoldOrder, order_mark, pack_mark, unpack_mark
+from queue_wire.files.stored_order import HOLD_DIRECTORY
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
@@ -50,6 +53,19 @@ def birth_of(layout: Layout, message: int) -> int | None:
         return birth_by(os.lstat(info if classified else layout.mess(message)))
     except FileNotFoundError:
         return leftover_birth(layout, message)
+
+
+def remove_stored_mark(place: str, clusters: Iterable[int], ended: int, long_id: str) -> bool:
+    """Remove the mark in hold/ of a message that cluster `ended` has no recipients of any more; return whether that was
+    its last one.
+
+    `place` is the directory of the domain, with its `clusters`. Each one with recipients of the message has a link.
+    """
+    if any(each != ended and is_there(f"{place}/mess/{link_name(each, long_id)}") for each in clusters):
+        return False
+    with suppress(FileNotFoundError):
+        os.unlink(f"{place}/{HOLD_DIRECTORY}/{long_id}")
+    return True
 
 
 def leftover_birth(layout: Layout, message: int) -> int | None:

@@ -126,7 +126,7 @@ class SpreadDraft(Draft):
         self._tried: set[int] = set()
         self.place, self.inner = writer.begin_inner(self._tried, uid)
         # What its writer says; the caller may set them, as those of QueueDraft.
-        self.priority, self.may_raise = self.inner.priority, self.inner.may_raise
+        self.priority, self.may_raise, self.submitter = self.inner.priority, self.inner.may_raise, self.inner.submitter
 
     @property
     def long_id(self) -> str:
@@ -158,7 +158,7 @@ class SpreadDraft(Draft):
             self.move(error)
 
     def _finish_inner(self, sender: bytes, recipients: list[bytes]) -> None:
-        self.inner.priority, self.inner.may_raise = self.priority, self.may_raise
+        self.inner.priority, self.inner.may_raise, self.inner.submitter = self.priority, self.may_raise, self.submitter
         self.inner.finish(sender, recipients)
 
     def move(self, failure: QueueTrouble) -> None:

@@ -64,16 +64,17 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 class Draft:
     """A message that is being queued. Any method may raise QueueTrouble; `discard` then removes its files.
 
-    Before `finish` the caller may set `priority`, the class that is asked for, and `may_raise`, whether that may be a
-    higher one than the rules give; a daemon that takes the mail of others sets both. Its writer sets its own.
-    """
+    Before `finish` the caller may set `priority`, the class that is asked for, `may_raise`, whether that may be a
+    higher one than the rules give, and `submitter` (queue_wire.submitter); a daemon that takes the mail of others sets
+    them. Its writer sets its own. """
 
-    __slots__ = ("_handle", "_head", "_inflow", "_unchecked", "may_raise", "path", "priority", "queued")
+    __slots__ = ("_handle", "_head", "_inflow", "_unchecked", "may_raise", "path", "priority", "queued", "submitter")
 
     def __init__(self, inflow: "InflowControl", path: str, handle: int, head: bytes) -> None:
         self.path = path
         self.queued = self.may_raise = False
         self.priority = ""
+        self.submitter = b""
         self._handle = handle
         self._head = head
         self._inflow = inflow
@@ -181,14 +182,14 @@ class QueueDraft(Draft):
     file stays open until the writer's commit takes its descriptor (`note`) and syncs it. Descriptors are short if there
     is one above `descriptors`.
 
-    Before `finish` the caller may set `hold`, the reason for which the message is on hold from the beginning, `copy`,
-    the cause of a copy for the postmaster, and `submitter` (queue_wire.submitter). `trouble` says why there is no copy.
+    Before `finish` the caller may set `hold`, the reason for which the message is on hold from the beginning, and
+    `copy`, the cause of a copy for the postmaster. `trouble` says why there is no copy.
     """
 
     __slots__ = (
         "_choose_class", "_commit", "_data", "_descriptors", "_entered", "_intd_made", "_layout", "_linking", "_mtime",
-        "_name", "_packed", "_pid", "_postman", "_uid", "copy", "envelope", "hold", "intd", "message", "submitter",
-        "todo", "trouble",
+        "_name", "_packed", "_pid", "_postman", "_uid", "copy", "envelope", "hold", "intd", "message", "todo",
+        "trouble",
     )  # fmt: skip
 
     def __init__(
@@ -208,7 +209,7 @@ class QueueDraft(Draft):
         self.envelope = -1
         self.message = 0
         self.todo = self.intd = ""
-        self.hold = self.copy = self.submitter = b""
+        self.hold = self.copy = b""
         self.trouble = ""
         self._choose_class = choose_class
         self._postman = ""

@@ -4,7 +4,7 @@ A file is read up to the size that it had when it was opened; a file that has ch
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from queue_base.errors import reason
 from queue_base.queue.writer import Draft, QueueWriter
@@ -25,10 +25,16 @@ _CHUNK = 1 << 18
 class FileCopy:
     """The copy of one file. When `run` has returned True, `draft` may be committed and the copy must be closed."""
 
-    __slots__ = ("_end", "_handle", "_place", "_status", "draft", "uid")
+    __slots__ = ("_end", "_handle", "_place", "_status", "_trusted", "draft", "uid")
 
-    def __init__(self, handle: int, status: os.stat_result, writer: "PickupWriter") -> None:
-        """Take over the descriptor. Raises NotMail, FormatError, QueueTrouble or OSError, and closes the descriptor."""
+    def __init__(
+        self, handle: int, status: os.stat_result, writer: "PickupWriter", trusted: Container[int] = ()
+    ) -> None:
+        """Take over the descriptor. Users who are `trusted` may speak for others.
+
+        Raises NotMail, FormatError, QueueTrouble or OSError, and closes the descriptor.
+        """
+        self._trusted = trusted
         self._handle = handle
         self._status = status
         self._place = HEADER_LENGTH
@@ -61,7 +67,9 @@ class FileCopy:
         if self._place < self._end:
             return False
         envelope = b"".join(self._pieces(self._end, self._status.st_size))
-        sender, recipients, self.draft.priority = unpack_envelope(envelope)
+        sender, recipients, self.draft.priority, submitter = unpack_envelope(envelope)
+        if self.uid in self._trusted:
+            self.draft.submitter = submitter
         self.draft.may_raise = self.uid == 0
         check_unchanged(self._status, os.fstat(self._handle))
         self.draft.finish(sender, recipients)
@@ -119,6 +127,6 @@ def open_copy(directory: Directory, name: str, rules: OriginRules, writer: "Pick
         # The owner must not be able to have the file tried again and again.
         raise NotMail(reason(error)) from error
     try:
-        return FileCopy(handle, status, writer)
+        return FileCopy(handle, status, writer, rules.trusted)
     except FormatError as error:
         raise NotMail(str(error)) from error

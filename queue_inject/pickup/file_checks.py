@@ -15,6 +15,7 @@ created in maildrop/ and passes on the group. But such a file lacks the sticky b
 
 import os
 import stat
+from collections.abc import Container
 
 from queue_wire.files.maildrop import ENVELOPE_MAX, HEADER_LENGTH
 
@@ -51,14 +52,16 @@ class OriginRules:
     """Checks that a file was created in maildrop/ by its owner.
 
     gid: the group of files created there, or None if any group will do; root: whether files of root are accepted. Root
-    writes to the queue itself, so a file of root was smuggled in, unless the queue belongs to root.
+    writes to the queue itself, so a file of root was smuggled in, unless the queue belongs to root. trusted: the users
+    who may say for whom their mail is.
     """
 
-    __slots__ = ("gid", "root")
+    __slots__ = ("gid", "root", "trusted")
 
-    def __init__(self, gid: int | None, root: bool) -> None:
+    def __init__(self, gid: int | None, root: bool, trusted: Container[int] = ()) -> None:
         self.gid = gid
         self.root = root
+        self.trusted = trusted
 
     def check(self, status: os.stat_result) -> None:
         """Raise NotMail for a file that another user created, or that was created elsewhere."""

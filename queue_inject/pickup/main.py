@@ -18,7 +18,7 @@ import signal
 import stat
 import time
 
-from queue_base.accounts import Owner, become_queue_owner
+from queue_base.accounts import Owner, become_queue_owner, trusted_users
 from queue_base.daemon.log_limit import LimitedLog
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.daemon.signals import ignore
@@ -80,7 +80,7 @@ class Pickup:
         self._alerts = LimitedLog(self.alert, "more files were set aside")
         directory = Directory(self._maildrop)
         corrupt = CorruptMail(home.queue, self._maildrop, self._alerts)
-        rules = OriginRules(self._group_of_files(), owner.uid == 0)
+        rules = OriginRules(self._group_of_files(), owner.uid == 0, trusted_users(owner))
         self._collector = Collector(directory, writer, rules, corrupt, self._warnings)
         self._scan = MaildropScan(directory, self._collector, corrupt, self.warn)
         self._watch = Watch([self._maildrop], RENAMED)

@@ -30,7 +30,7 @@ from queue_base.daemon.unix_sockets import accept_with_uid, listen_at
 from queue_base.errors import Failure, Temporary, complain, reason
 from queue_base.home import Home
 from queue_local.deliveries import Deliveries, Ended
-from queue_local.rcpt.recipient_check import check_recipient
+from queue_local.rcpt.recipient_check import check_question
 from queue_local.result import Outcome
 from queue_wire.address import address_key
 from queue_wire.format_error import FormatError
@@ -78,7 +78,7 @@ PAUSE = 5.0
 
 _HANGS = b"The lookup takes over %d s: a home directory, or the user database, hangs. (#4.3.0)"
 _SLOW = b"The lookup takes over %d s: the LMTP server is slow, or too many ask it. (#4.3.0)"
-Work = Callable[[bytes], None]
+Work = Callable[[RecipientQuestion], None]
 
 
 class _KeptVerdict(NamedTuple):
@@ -170,7 +170,7 @@ def _key(question: RecipientQuestion) -> bytes:
 class RecipientLookups:
     """The questions that are open, by the keys of their verdicts.
 
-    `work` is called with an address in a process of its own. It returns, or raises Permanent or Temporary.
+    `work` is called with a question in a process of its own. It returns, or raises Permanent or Temporary.
     """
 
     def __init__(self, work: Work) -> None:
@@ -262,7 +262,7 @@ class RecipientLookups:
         job = Job(lookup.number, b"", b"", address, [address])
 
         def work(message: int) -> Outcome:
-            self._work(address)
+            self._work(lookup.question)
             return Outcome("")
 
         try:
@@ -415,7 +415,7 @@ def run_checker(home: Home, life: int) -> None:
         # The lookups share the memory of this process. Garbage collection would write to all of it, and so copy it.
         gc.freeze()
         owner = queue_owner(home)
-        service = CheckService(open_socket(home, owner), trusted_users(owner), functools.partial(check_recipient, home))
+        service = CheckService(open_socket(home, owner), trusted_users(owner), functools.partial(check_question, home))
         while not service.step([3]):
             pass
         code = 0

@@ -1,4 +1,4 @@
-"""Asks an LMTP server of localroutes whether it has a recipient: a session to RCPT, without a message.
+"""Asks an LMTP server of localroutes or smtproutes whether it has a recipient: a session to RCPT, without a message.
 
 It runs in the process of a lookup, and waits. The question goes over TCP without TLS and AUTH. Only a reply that says
 that there is no such mailbox is a no; after any other permanent refusal (TLS or AUTH is demanded, a policy, a full

@@ -1,4 +1,4 @@
-"""Whether queue-local has a mailbox for a recipient: the steps of a delivery, as far as they decide it.
+"""Whether queue-local, or an LMTP server, has a mailbox for a recipient: the steps of a delivery that decide it.
 
 `check_recipient` runs in a process of its own, which it changes permanently, as a delivery does: it looks up the
 mailbox, becomes its account, goes to its home, and looks for the .qmail file. So it sees what a delivery would see, by
@@ -17,7 +17,21 @@ from queue_local.qmailfile import enter_home, require_file
 from queue_local.rcpt.lmtp_question import ask_servers
 from queue_local.srs.sender_rewriting import read_setup, restore
 from queue_local.srs.srs_address import BadSrs, is_ours
+from queue_wire.address import domain_of
+from queue_wire.control.smtproutes import find_route, is_lmtp, unpack_routes
 from queue_wire.control.srs_domain import unpack_srs_domain
+from queue_wire.pipes.recipient_question import RecipientQuestion
+
+
+def check_question(home: Home, question: RecipientQuestion) -> None:
+    """Return if there is a mailbox, or nobody to be asked. Raises as check_recipient does."""
+    if not question.relayed:
+        check_recipient(home, question.address)
+        return
+    servers = find_route(read_parsed(home, "smtproutes", unpack_routes) or {}, domain_of(question.address))
+    # Since the question was asked the route may have become another one.
+    if servers is not None and is_lmtp(servers):
+        ask_servers(home, servers, question.address)
 
 
 def check_recipient(home: Home, recipient: bytes) -> None:

@@ -179,7 +179,8 @@ class AdminSocket:
             client.refuse(str(error).encode("utf-8", "replace").replace(b"\0", b"_"))
             return
         if request.command == SETTINGS:
-            client.answer(self._rereads.in_force())
+            client.working = True
+            self._rereads.look(now, client.answer)
             return
         if request.command in QUERIES:
             client.answer(self._queries.answer(request, now))

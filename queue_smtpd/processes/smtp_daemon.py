@@ -1,6 +1,7 @@
 """The daemon: one process that serves all connections of its listening sockets on one event loop.
 
-HUP rereads the control files, for connections that come later; if one has an error, the old values stay. Certificates
+HUP, and an order on the status socket, reread the control files, for connections that come later; if one has an error,
+the old values stay. Certificates
 are also read anew every minute, and the users of AUTH every two seconds, in a thread, if they have changed. At TERM it
 listens no more, ends sessions that are in no transaction with 421, and lets the others end theirs, for a minute.
 
@@ -29,7 +30,7 @@ from queue_base.server_certificates import PemReader, ServerCertificates
 from queue_smtp import server_replies as replies
 from queue_smtp.proxy_header import ProxiedConnection
 from queue_smtpd.auth.authenticator import Authenticator
-from queue_smtpd.config import SmtpdConfig, read_config, session_setup
+from queue_smtpd.config import SmtpdConfig, read_config, read_contents, session_setup
 from queue_smtpd.intake_links import LINKS_MAX, IntakeLinks
 from queue_smtpd.milter.session_filter import FilterPlace
 from queue_smtpd.processes.listening import BACKLOG, ListeningSocket, stop_listening
@@ -116,7 +117,7 @@ class SmtpDaemon:
         pauses, self._checks = GreetingPauses(loop), StrangerChecks(home, log)
         self._connections = OpenConnections(links, lookups, log, self._authenticator, limits, pauses, self._checks)
         self._readers = ProxyReaders(self._connections, self._take_number)
-        self._status = StatusSocket(home, self._connections, self._about)
+        self._status = StatusSocket(home, self._connections, self._about, self._in_force)
         self._started = time.time()
         self._servers: list[asyncio.Server] = []
         self._setups: dict[Listener, SessionSetup] = {}
@@ -125,6 +126,9 @@ class SmtpDaemon:
         self._stop_by = 0.0
         self._stopping = asyncio.Event()
         self._config = config
+        # What the files of the config had, and why they were refused when they were read last.
+        self._contents = read_contents(home)
+        self._refused = ""
         self._context: ssl.SSLContext | None = None
         self._authenticator.configure(config.checkpassword)
         self._authenticator.refresh()
@@ -167,12 +171,15 @@ class SmtpDaemon:
     def reread(self) -> None:
         """Read the control files again."""
         try:
+            contents = read_contents(self._home)
             config = read_config(self._home)
             self._authenticator.configure(config.checkpassword)
             self._checks.configure(config)
             self._take_config(config)
+            self._contents, self._refused = contents, ""
         except Failure as error:
             self._log.write([alert(f"{error}; the old values stay")])
+            self._refused = str(error)
         # What was wrong before is said once more.
         self._faults = []
         self._reread_certificates()
@@ -190,6 +197,24 @@ class SmtpDaemon:
                 server.close()
             self._readers.close()
             self._connections.begin_stop(now)
+
+    async def _in_force(self, anew: bool) -> bytes:
+        """Return what is in force of the control files (queue_wire.admin.settings); `anew`: after reading them."""
+        # See read_contents.
+        from queue_wire.admin.settings import in_force, pack_in_force
+
+        if anew:
+            if self._rereading is not None:
+                # It may have begun before the change.
+                await asyncio.wait([self._rereading])
+            self.reread()
+        if self._rereading is not None:
+            await asyncio.wait([self._rereading])
+        contents = self._contents
+        if self._faults:
+            # The log says what is wrong with the certificates.
+            contents = {name: data for name, data in contents.items() if name != "smtpdcert"}
+        return pack_in_force(in_force(contents, self._refused))
 
     def _about(self) -> ProcessStatus:
         """Return what there is to know of this process, but for its sessions and counters."""

@@ -8,7 +8,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from queue_base.accounts import queue_owner
@@ -16,7 +16,7 @@ from queue_base.daemon.unix_sockets import listen_abstract, peer_of, status_pref
 from queue_base.errors import Failure, reason
 from queue_base.home import Home
 from queue_smtpd.smtp_connection import OpenConnections, SmtpConnection
-from queue_wire.admin.smtpd_status import COUNTERS, SESSIONS, STATES, ProcessStatus, pack_status
+from queue_wire.admin.smtpd_status import COUNTERS, REREAD, SESSIONS, SETTINGS, STATES, ProcessStatus, pack_status
 
 ASKERS_MAX = 4
 ANSWER_SECONDS = 10.0
@@ -26,15 +26,18 @@ _BACKLOG = 16
 
 # What is known of the process but for its sessions and counters.
 About = Callable[[], ProcessStatus]
+# Returns what is in force of the control files (queue_wire.admin.settings), if asked after reading them.
+SettingsSource = Callable[[bool], Awaitable[bytes]]
 
 
 class StatusSocket:
-    """The socket; `about` tells of the process."""
+    """The socket; `about` tells of the process, `settings` of its control files."""
 
-    def __init__(self, home: Home, connections: OpenConnections, about: About) -> None:
+    def __init__(self, home: Home, connections: OpenConnections, about: About, settings: SettingsSource) -> None:
         self._home = home
         self._connections = connections
         self._about = about
+        self._settings = settings
         self._server: asyncio.Server | None = None
         self._askers = 0
 
@@ -68,7 +71,7 @@ class StatusSocket:
                 await self._tell(reader, writer)
                 writer.close()
                 await writer.wait_closed()
-        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+        except (OSError, TimeoutError, ValueError):
             # It has gone, is too slow, or says something that is no request.
             pass
         finally:
@@ -76,7 +79,10 @@ class StatusSocket:
             writer.transport.abort()
 
     async def _tell(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        request = await reader.readexactly(len(COUNTERS))
+        request = await reader.readline()
+        if request in (SETTINGS, REREAD):
+            writer.write(await self._settings(request == REREAD) + b"\n\n")
+            return
         if request not in (COUNTERS, SESSIONS):
             return
         found = self._connections.all()

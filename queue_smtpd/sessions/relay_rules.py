@@ -13,7 +13,7 @@ route.
 
 Whether a mailbox of this host exists is not known here. A verdict may be MailboxWanted: the caller looks it up, and
 `judge_mailbox` says what the result means. Of relayed recipients, and of those of localroutes, relayrecipients knows;
-if it has no line for a domain of localroutes, its LMTP server is asked.
+if it has no line for a domain that goes to an LMTP server, by localroutes or smtproutes, that server is asked.
 """
 
 import enum
@@ -24,14 +24,14 @@ from typing import NamedTuple
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.sessions.client_facts import ClientFacts
-from queue_wire.address import address_key, domain_key, split_address, strip_prepend
+from queue_wire.address import address_key, domain_key, domain_of, split_address, strip_prepend
 from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import unpack_lines
 from queue_wire.control.localroutes import find_local_route
 from queue_wire.control.networks import Network, is_listed, unpack_ip
 from queue_wire.control.relayrecipients import RelayRecipients, exists_behind, has_lines
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite
-from queue_wire.control.smtproutes import Routes
+from queue_wire.control.smtproutes import Routes, find_route, is_lmtp
 
 _POSTMASTER = b"postmaster"
 # Bytes of the name of LMTP servers: a question with a longer one would be too large.
@@ -43,7 +43,8 @@ class RelayRules(NamedTuple):
 
     `rcpthosts` and `relayclients` are None if there is no such file. `morercpthosts` is looked into as a set of
     domains; it may be a file, whose errors it raises. `submitters` has for each user the senders that the user may
-    have; it is None if there is no such file, and every user may have each. `checkrcpt`: local recipients are looked
+    have; it is None if there is no such file, and every user may have each. `smtproutes` has None for domains of
+    control/ondemand, whose mail is taken whether their host can be reached or not. `checkrcpt`: recipients are looked
     up.
     """
 
@@ -56,6 +57,7 @@ class RelayRules(NamedTuple):
     submitters: Mapping[bytes, Set[bytes]] | None = None
     relayrecipients: RelayRecipients = RelayRecipients()
     localroutes: Routes = MappingProxyType({})
+    smtproutes: Routes = MappingProxyType({})
     checkrcpt: bool = True
 
 
@@ -70,17 +72,18 @@ class MailboxFound(enum.Enum):
 
 
 class MailboxWanted(NamedTuple):
-    """Does the recipient exist? queue-local would be given `address`. `known` is the answer if no lookup is needed.
+    """Does the recipient exist? The delivery gets `address`. `known` is the answer if no lookup is needed.
 
     `recipient` is what the envelope gets: the address as the client gave it, with this host's name if it had no domain,
     or this server's IP address; and with A-labels. `servers` names the LMTP servers that have the mailbox, empty for
-    none.
+    none; by smtproutes if it is `relayed`.
     """
 
     address: bytes
     known: MailboxFound | None
     recipient: bytes
     servers: bytes = b""
+    relayed: bool = False
 
 
 _REPLIES = {
@@ -150,16 +153,21 @@ def is_ours(recipient: bytes, rules: RelayRules) -> bool:
 
 def _look_up(address: bytes, channel: bool, recipient: bytes, rules: RelayRules) -> MailboxWanted:
     """Return the question whether a rewritten recipient exists, with the answer if the rules have it."""
-    named, servers = address, None
-    if channel is LOCAL:
+    relayed = channel is not LOCAL
+    if relayed:
+        named, servers = address, find_route(rules.smtproutes, domain_of(address))
+        if servers is not None and not is_lmtp(servers):
+            servers = None
+    else:
         named = strip_prepend(address, rules.classify.virtualdomains)
         servers = find_local_route(rules.localroutes, named)
     known = None
-    if channel is not LOCAL or (servers is not None and has_lines(rules.relayrecipients, named)):
+    if (relayed or servers is not None) and has_lines(rules.relayrecipients, named):
         known = MailboxFound.EXISTS if exists_behind(rules.relayrecipients, named) else MailboxFound.UNKNOWN
-    elif not rules.checkrcpt:
+    elif not rules.checkrcpt or (relayed and servers is None):
         known = MailboxFound.EXISTS
-    return MailboxWanted(address, known, recipient, b"" if servers is None else servers.name[:SERVERS_MAX])
+    name = b"" if servers is None else servers.name[:SERVERS_MAX]
+    return MailboxWanted(address, known, recipient, name, bool(name) and relayed)
 
 
 def _may_become(address: bytes, channel: bool, rules: RelayRules) -> bool:

@@ -1,4 +1,4 @@
-"""What a process of queue-smtpd tells of itself to root and the queue's owner, on its status socket.
+"""What a process of queue-smtpd tells of itself to root and the queue's owner, on its status socket, and does for them.
 
 The socket is an abstract one (unix(7)), `@queue-smtpd/DEV-INODE/PID.RANDOM`: DEV and INODE are those of queue/, in hex.
 So it needs no place in which account `queued` may write, and whoever asks finds the sockets of all processes in
@@ -6,6 +6,8 @@ So it needs no place in which account `queued` may write, and whoever asks finds
 
     request    counters LF, or sessions LF
     answer     a ProcessStatus, then if it was asked for a SessionStatus for each connection; each in JSON on a line
+    request    settings LF, or reread LF, which has it read its control files first
+    answer     what is in force of them (queue_wire.admin.settings), and an empty line
 """
 
 import json
@@ -15,6 +17,8 @@ from queue_wire.format_error import FormatError, quoted
 
 COUNTERS = b"counters\n"
 SESSIONS = b"sessions\n"
+SETTINGS = b"settings\n"
+REREAD = b"reread\n"
 LINE_MAX = 65536
 
 # What a session is doing: the handshake; the pause before the greeting; nothing, until the next command; a transaction;

@@ -11,9 +11,9 @@ the message could not be changed, `*` it is on hold, and stays as it is, `=` inf
 
 The arguments of resubmit are long ids, or none for all messages that wait in todo/.
 
-reread has no arguments and does what HUP does. The response comes when queue-todo and the queue-remotes have reread,
-too; a `!` note says that a daemon keeps its old values, and why. A `=` note for each queue-remote has its name, a
-newline and what it has in force (queue_wire.admin.settings).
+reread has no arguments and does what HUP does. The response comes when the other daemons have reread, too; a `!` note
+says that a daemon keeps its old values, and why. A `=` note for each daemon has its name, a newline and what it has in
+force (queue_wire.admin.settings).
 
 Queries change nothing. The texts of their notes are records (queue_wire.admin.cause, facts, figure):
 
@@ -22,8 +22,8 @@ Queries change nothing. The texts of their notes are records (queue_wire.admin.c
     destinations   arguments: a channel, the page to continue at (empty: the first), nexthops (none: all)
                    notes: destinations; count: the next page, 0 if there is none
     totals         notes: channels; count: 1 if the backlog has been read
-    settings       notes: queue-send and queue-todo, each with a newline and what it has in force
-                   (queue_wire.admin.settings)
+    settings       as reread, but nothing is read anew by queue-send and queue-todo; the others look at their files as
+                   they do with their next job
     figures        notes: figures (queue_wire.admin.figure)
     removals       count: finished messages that wait for queue-clean; one note: the seconds of the oldest request
 """

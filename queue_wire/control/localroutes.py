@@ -16,7 +16,7 @@ recipients that it has with qmail, and mail that is queued already follows a cha
 from queue_wire.address import address_key
 from queue_wire.control.hostmap import find_key, refuse_impossible, unpack_hosts
 from queue_wire.control.lines import lines_without_colon, numbered_map
-from queue_wire.control.smtproutes import LMTP, Relays, Routes, unpack_relays
+from queue_wire.control.smtproutes import LMTP, Relays, Routes, is_lmtp, unpack_relays
 from queue_wire.format_error import FormatError, InLine, LineError
 
 # What a pattern's `*` stands behind.
@@ -27,7 +27,7 @@ UNREADABLE: Routes = {b"": Relays(LMTP, ())}
 
 def _unpack_servers(text: bytes) -> Relays | None:
     servers = unpack_relays(text)
-    if servers is not None and not all(server.lmtp for group in servers.groups for server in group):
+    if servers is not None and not is_lmtp(servers):
         raise FormatError("not lmtp:/path/of/socket or lmtp:host:port")
     return servers
 

@@ -48,6 +48,7 @@ HUP = "HUP"
 SECOND = "second"
 MESSAGE = "message"
 DELIVERY = "delivery"
+FORWARD = "forward"
 TERM = "TERM"
 CONNECTION = "smtpd"
 NEXT_AUTH = "AUTH"
@@ -107,13 +108,22 @@ _SECONDS = frozenset(
 )  # fmt: skip
 
 FILES: tuple[ControlFile, ...] = (
-    ControlFile("me", LINE, "none; required", "this host's name", ("all",), HUP, "below"),
-    ControlFile("locals", LIST, "`me`", "domains delivered on this host", _TODO, HUP, "below"),
+    ControlFile("me", LINE, "none; required", "this host's name", ("all",), f"{HUP}, {CONNECTION}", "below"),
     ControlFile(
-        "virtualdomains", MAP, "none", "domains and users with a local prefix", (*_TODO, *_SEND), HUP, "local"
+        "locals", LIST, "`me`", "domains delivered on this host", (*_TODO, *_SMTPD), f"{HUP}, {CONNECTION}", "below"
     ),
-    ControlFile("percenthack", LIST, "none", "domains in which `user%host` is rewritten", _TODO, HUP, "below"),
-    ControlFile("envnoathost", LINE, "`me`", "domain of a recipient without `@`", _TODO, HUP, "below"),
+    ControlFile(
+        "virtualdomains", MAP, "none", "prefix, by domain or user", (*_TODO, *_SEND, *_SMTPD),
+        f"{HUP}, {CONNECTION}", "local",
+    ),
+    ControlFile(
+        "percenthack", LIST, "none", "domains where `user%host` is rewritten", (*_TODO, *_SMTPD),
+        f"{HUP}, {CONNECTION}", "below",
+    ),
+    ControlFile(
+        "envnoathost", LINE, "`me`", "domain of a recipient without `@`", (*_TODO, *_SMTPD),
+        f"{HUP}, {CONNECTION}", "below",
+    ),
     ControlFile("defaulthost", LINE, "`me`", "host of an address without `@`", _INJECTORS, MESSAGE, "sending"),
     ControlFile("defaultdomain", LINE, "`me`", "domain of a host without a dot", _INJECTORS, MESSAGE, "sending"),
     ControlFile("plusdomain", LINE, "`me`", "domain of a host that ends in `+`", _INJECTORS, MESSAGE, "sending"),
@@ -123,8 +133,8 @@ FILES: tuple[ControlFile, ...] = (
         "operating",
     ),
     ControlFile(
-        "databytes", SIZE, "`0`, no limit", "largest message", ("queue-intake", *_SMTPD), SECOND,
-        "receiving",
+        "databytes", SIZE, "`0`, none", "largest message", ("queue-intake", *_SMTPD),
+        f"{SECOND}, {CONNECTION}", "receiving",
     ),
     ControlFile(
         "intake", TABLE, "none", "where hosts of the network hand in mail", ("queue-intake", "queue-start"), HUP,
@@ -190,25 +200,30 @@ FILES: tuple[ControlFile, ...] = (
     ControlFile("destinationlimits", TABLE, "none", "limits of single destinations", _SENDERS, HUP, "operating"),
     ControlFile("destinationrate", TABLE, "none", "`name:messages/seconds` lines", _SENDERS, HUP, "operating"),
     ControlFile(
-        "bouncefrom", LINE, "`MAILER-DAEMON`", "local part of the author of bounces", _SEND, HUP, "operating"
+        "bouncefrom", LINE, "`MAILER-DAEMON`", "author of bounces, local part", _SENDERS, HUP, "operating"
     ),
-    ControlFile("bouncehost", LINE, "`me`", "domain of the author of bounces", _SEND, HUP, "operating"),
-    ControlFile("doublebounceto", LINE, "`postmaster`", "local part that gets double bounces", _SEND, HUP, "operating"),
-    ControlFile("doublebouncehost", LINE, "`me`", "domain that gets double bounces", _SEND, HUP, "operating"),
-    ControlFile("smtproutes", MAP, "none", "relays by domain", (*_REMOTE, *_SEND), f"{SECOND}, {HUP}", "routing", True),
+    ControlFile("bouncehost", LINE, "`me`", "author of bounces, domain", _SENDERS, HUP, "operating"),
     ControlFile(
-        "localroutes", MAP, "none", "LMTP for local mail", (*_REMOTE, *_SEND, *_SMTPD), f"{SECOND}, {HUP}",
-        "routing",
+        "doublebounceto", LINE, "`postmaster`", "local part for double bounces", _SENDERS, HUP, "operating"
+    ),
+    ControlFile("doublebouncehost", LINE, "`me`", "domain for double bounces", _SENDERS, HUP, "operating"),
+    ControlFile(
+        "smtproutes", MAP, "none", "relays", (*_REMOTE, *_SEND, *_SMTPD), f"{SECOND}, {HUP}, {CONNECTION}",
+        "routing", True,
     ),
     ControlFile(
-        "ondemand", MAP, "none", "stored mail", (*_SEND, "queue-ondemand", *_REMOTE, *_SMTPD), HUP,
-        "on demand",
+        "localroutes", MAP, "none", "LMTP servers", (*_REMOTE, *_SEND, *_SMTPD),
+        f"{SECOND}, {HUP}, {CONNECTION}", "routing",
     ),
-    ControlFile("ondemandusers", MAP, "none", "domains that users take with ATRN", _SMTPD, CONNECTION, "on demand"),
-    _number("etrninterval", "time between two ETRN for a domain", ("queue-ondemand",), SECOND, "on demand"),
+    ControlFile(
+        "ondemand", MAP, "none", "stored mail", (*_SEND, "queue-ondemand", *_REMOTE, *_SMTPD),
+        f"{HUP}, {CONNECTION}", "stored",
+    ),
+    ControlFile("ondemandusers", MAP, "none", "domains that users take with ATRN", _SMTPD, CONNECTION, "stored"),
+    _number("etrninterval", "time between two ETRN for a domain", ("queue-ondemand",), SECOND, "stored"),
     ControlFile(
         "clustersize", SIZE, "`256K`", "size of files of stored mail", ("queue-ondemand",), SECOND,
-        "on demand",
+        "stored",
     ),
     ControlFile("helohost", TABLE, "`me`", "name in EHLO", _REMOTE, SECOND, "routing"),
     ControlFile("outgoingip", TABLE, "the system's choice", "address to connect from", _REMOTE, SECOND, "routing"),
@@ -216,11 +231,13 @@ FILES: tuple[ControlFile, ...] = (
     _number("timeoutremote", "time for each reply", _REMOTE, SECOND, "routing"),
     _number("connectionidle", "how long a connection waits for more mail", _REMOTE, SECOND, "routing"),
     _number("connectionmessages", "messages over one connection", _REMOTE, SECOND, "routing"),
-    ControlFile("resolver", TABLE, "`/etc/resolv.conf`", "DNS servers", (*_REMOTE, *_SMTPD), SECOND, "routing"),
+    ControlFile("resolver", TABLE, "`/etc/resolv.conf`", "DNS servers", (*_REMOTE, *_SMTPD), f"{SECOND}, {CONNECTION}",
+                "routing"),
     ControlFile("tlspolicy", TABLE, "none", "how much TLS a nexthop needs", _REMOTE, SECOND, "TLS"),
     ControlFile("smtpauth", TABLE, "none", "passwords for relays", _REMOTE, SECOND, "AUTH", True),
     ControlFile("dkim", TABLE, "none", "keys that sign mail, by domain", _REMOTE, SECOND, "DKIM"),
-    ControlFile("arc", TABLE, "none", "key that seals forwarded mail", (*_REMOTE, *_SMTPD), SECOND, "ARC"),
+    ControlFile("arc", TABLE, "none", "key that seals forwarded mail", (*_REMOTE, *_SMTPD), f"{SECOND}, {CONNECTION}",
+                "ARC"),
     ControlFile("remoteprogram", TABLE, "none", "program in the place of SMTP delivery", _REMOTE, SECOND, "routing"),
     _number("timeoutprogram", "time for that program", _REMOTE, SECOND, "routing"),
     ControlFile("longlines", LINE, "`send`", "treatment of lines over 998 bytes", _REMOTE, SECOND, "routing"),
@@ -231,7 +248,7 @@ FILES: tuple[ControlFile, ...] = (
         "locallimits", TABLE, "`files 1024`, `core 0`", "what a delivery may use", _LOCAL, DELIVERY, "local"
     ),
     ControlFile("srs", LINE, "none", "domain of rewritten senders of forwards", _LOCAL, DELIVERY, "local"),
-    ControlFile("srssecrets", LIST, "none", "secrets of that rewriting", _LOCAL, DELIVERY, "local", True),
+    ControlFile("srssecrets", LIST, "none", "secrets of that rewriting", _LOCAL, FORWARD, "local", True),
     _number("localtimeout", "time for a local delivery", _LOCAL, DELIVERY, "local"),
     _number("timeoutlocal", "used if `localtimeout` does not exist", _LOCAL, DELIVERY, "local"),
     _number("localstoptimeout", "how long TERM waits for local deliveries", _LOCAL, TERM, "local"),

@@ -113,6 +113,11 @@ def find_route(routes: Routes, host: bytes) -> Relays | None:
     return None if key is None else routes[key]
 
 
+def is_lmtp(relays: Relays) -> bool:
+    """Return whether all relays of a route speak LMTP."""
+    return all(relay.lmtp for group in relays.groups for relay in group)
+
+
 def find_nexthop(routes: Routes, domain: bytes) -> tuple[bytes, bool]:
     """Return the nexthop of mail for a domain, and whether it is the name of relays (else it is the domain).
 

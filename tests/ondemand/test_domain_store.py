@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from queue_admin.messages.stored_removal import remove_stored
+from queue_base.home import Home
 from queue_ondemand import domain_store
 from queue_ondemand.domain_store import DomainStore, StoreRequest
 from queue_wire.files.cluster import StoredRecipient
+from queue_wire.files.stored_order import DELETE_STORED, StoredOrder
 
 DOMAIN = b"example.net"
 
@@ -309,3 +312,44 @@ def test_nothing_is_made_before_something_is_stored(queue: str, monkeypatch: pyt
     assert full is not None and full.errno == errno.ENOSPC
     assert store.domains == []
     assert store.append([request(queue, "1", "x")]) == [None]
+
+
+@pytest.fixture
+def three_clusters(queue: str) -> tuple[DomainStore, str]:
+    """Return a store with a message on hold whose recipients are in a cluster each, and its long id."""
+    store = DomainStore(queue)
+    for recipient in ("x", "y", "z"):
+        stored = request(queue, "1", recipient)._replace(cluster_size=1)
+        assert store.append([stored]) == [None]
+    long_id = stored.recipients[0].long_id
+    os.mkdir(f"{queue}/ondemand/example.net/hold")
+    Path(queue, "ondemand/example.net/hold", long_id).write_text("why\n")
+    store.read_holds(DOMAIN)
+    return store, long_id
+
+
+def test_a_message_stays_on_hold_while_another_cluster_has_recipients_of_it(
+    queue: str, three_clusters: tuple[DomainStore, str]
+) -> None:
+    store, long_id = three_clusters
+    finish(store, 1, b"x")
+    finish(store, 3, b"z")
+    assert store.held(DOMAIN) == {long_id} and names(queue, "example.net", "hold") == [long_id]
+
+    assert store.append([request(queue, "2", "other")]) == [None]
+    finish(store, 2, b"y")
+    assert not store.held(DOMAIN) and not names(queue, "example.net", "hold")
+
+
+def test_it_stays_so_if_the_others_are_deleted_while_nothing_runs(
+    queue: str, three_clusters: tuple[DomainStore, str]
+) -> None:
+    _, long_id = three_clusters
+    os.makedirs(f"{queue}/home/control")
+    os.symlink(queue, f"{queue}/home/queue")
+    home = Home(f"{queue}/home")
+    for recipient in (b"x", b"z"):
+        remove_stored(home, DOMAIN, StoredOrder(DELETE_STORED, recipient, frozenset([long_id])))
+    assert names(queue, "example.net", "hold") == [long_id] and names(queue, "example.net", "mess") == [f"2.{long_id}"]
+    remove_stored(home, DOMAIN, StoredOrder(DELETE_STORED, b"", frozenset([long_id])))
+    assert not names(queue, "example.net", "hold") and not names(queue, "example.net", "mess")

@@ -1,4 +1,4 @@
-"""Recipients of an LMTP server of localroutes at RCPT: the server is asked, seldom, and nothing hangs on it."""
+"""Recipients of an LMTP server at RCPT: the server is asked, seldom, and nothing hangs on it."""
 
 import select
 import threading
@@ -121,6 +121,45 @@ def test_relayrecipients_and_checkrcpt_decide_without_the_server(lmtp_home: Mail
     (control / "checkrcpt").write_text("0\n")
     with SmtpdDaemon(lmtp_home.home) as daemon:
         assert rcpt(daemon, "ann@lmtp.example") == [TAKEN]
+
+
+def test_a_server_of_smtproutes_is_asked_if_it_speaks_lmtp(lmtp_home: MailHome) -> None:
+    control = Path(lmtp_home.home.control)
+    socket = f"lmtp:{lmtp_home.path}/socket"
+    with (control / "rcpthosts").open("a") as file:
+        file.write("relayed.example\n.relayed.example\nlisted.example\nsmtp.example\nboth.example\nstored.example\n")
+    (control / "smtproutes").write_text(
+        f".relayed.example:{socket}\nrelayed.example:{socket}\nlisted.example:{socket}\nsmtp.example:192.0.2.1\n"
+        f"both.example:192.0.2.1,{socket}\nstored.example:{socket}\n"
+    )
+    (control / "ondemand").write_text("stored.example:etrn\n")
+    (control / "relayrecipients").write_text("joe@listed.example\n")
+    # These are for local recipients alone.
+    (control / "localroutes").write_text(f":lmtp:{lmtp_home.path}/none\n")
+    unknown = ["nobody@relayed.example", "nobody@Sub.relayed.example"]
+    others = [f"nobody@{domain}.example" for domain in ("smtp", "both", "stored")]
+    with LmtpServer(f"{lmtp_home.path}/socket") as server, SmtpdDaemon(lmtp_home.home) as daemon:
+        server.at_rcpt[b"nobody"] = NO_USER
+        for _ in range(2):
+            assert rcpt(daemon, "joe@relayed.example", *unknown) == [TAKEN, UNKNOWN, UNKNOWN]
+        assert rcpt(daemon, "joe@listed.example", "ann@listed.example") == [TAKEN, UNKNOWN]
+        assert rcpt(daemon, *others) == [TAKEN, TAKEN, TAKEN]
+        assert asked(server) == [b"joe@relayed.example", *(address.encode() for address in unknown)]
+    with SmtpdDaemon(lmtp_home.home) as daemon:
+        # The server's answers of a minute ago count; a recipient that nobody has asked for comes again.
+        assert rcpt(daemon, "joe@relayed.example", "new@relayed.example") == [TAKEN, UNDECIDED]
+    (control / "checkrcpt").write_text("0\n")
+    with SmtpdDaemon(lmtp_home.home) as daemon:
+        assert rcpt(daemon, *unknown) == [TAKEN, TAKEN]
+
+
+def test_smtproutes_that_cannot_be_used_keep_no_mail_out(lmtp_home: MailHome) -> None:
+    control = Path(lmtp_home.home.control)
+    with (control / "rcpthosts").open("a") as file:
+        file.write("relayed.example\n")
+    (control / "smtproutes").write_text("relayed.example:lmtp:a password\n")
+    with SmtpdDaemon(lmtp_home.home) as daemon:
+        assert rcpt(daemon, "joe@relayed.example") == [TAKEN]
 
 
 def test_a_server_that_hangs_holds_each_client_for_seconds_and_no_recipient_of_queue_local(

@@ -17,7 +17,7 @@ from queue_smtpd import recipient_lookups
 from queue_smtpd.config import read_config
 from queue_smtpd.recipient_lookups import MailboxLookups
 from queue_smtpd.sessions import session
-from queue_smtpd.sessions.relay_rules import MailboxFound
+from queue_smtpd.sessions.relay_rules import MailboxFound, MailboxWanted
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.recipient_question import CHECK_SOCKET, RecipientVerdict, pack_verdict, unpack_question
 from support.intake.intake_daemon import IntakeDaemon
@@ -229,7 +229,8 @@ def test_answers_may_come_in_any_order_and_what_is_lost_is_undecided(home: Home)
         found: list[tuple[bytes, MailboxFound]] = []
 
         def ask(name: bytes, now: float = 0.0) -> int:
-            return asker.ask(name + b"@h", b"", lambda what, why: found.append((name, what)), now)
+            wanted = MailboxWanted(name + b"@h", None, name + b"@h")
+            return asker.ask(wanted, lambda what, why: found.append((name, what)), now)
 
         for name in (b"a", b"b", b"gone", b"c", b"d"):
             number = ask(name)

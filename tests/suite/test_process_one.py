@@ -89,7 +89,7 @@ def test_queue_start_reaps_all_that_ends_passes_signals_on_and_ends_with_the_cod
     site.mail.qmail(".qmail-run", b"|sh -c '(sleep 0.1 &)'; sleep 0.05\n./Maildir/\n")
     with container(site.home, "queue-start") as found:
         found.wait_for("status: local 0/")
-        # queue-start, seven daemons, and the recipient checker and the killer of queue-local, which come after that line.
+        # queue-start, seven daemons, and the recipient checker and the killer of queue-local: they come later.
         before = 10
         wait_until(lambda: len(found.processes()) == before, why="all processes of the suite")
         for number in range(20):

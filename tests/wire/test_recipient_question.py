@@ -30,9 +30,9 @@ def payload(data: bytes) -> bytes:
 TEXTS = st.binary(max_size=100).filter(lambda data: b"\0" not in data)
 
 
-@given(NUMBERS, TEXTS, TEXTS)
-def test_a_question_comes_out_as_it_went_in(number: int, address: bytes, servers: bytes) -> None:
-    question = RecipientQuestion(number, address, servers)
+@given(NUMBERS, TEXTS, TEXTS, st.booleans())
+def test_a_question_comes_out_as_it_went_in(number: int, address: bytes, servers: bytes, relayed: bool) -> None:
+    question = RecipientQuestion(number, address, servers, relayed and bool(servers))
     assert unpack_question(payload(pack_question(question))) == question
 
 
@@ -48,7 +48,7 @@ def test_a_long_text_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"7", b"x\0joe@host", b"\0joe@host", b"7\0a\0b\0c", b"-1\0a", b"1" * 19 + b"\0a"]
+    "data", [b"", b"7", b"x\0joe@host", b"\0joe@host", b"7\0a\0b\0c", b"7\0a\0b\0R\0R", b"-1\0a", b"1" * 19 + b"\0a"]
 )
 def test_what_is_no_question_is_an_error(data: bytes) -> None:
     with pytest.raises(FormatError):

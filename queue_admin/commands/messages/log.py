@@ -1,4 +1,4 @@
-"""queuectl log: the lines of the log about one message; with --follow new ones, too, as they come. Reads only."""
+"""queuectl log: the lines of the logs about one message; with --follow new ones, too, as they come. Reads only."""
 
 import contextlib
 import json
@@ -10,11 +10,14 @@ from collections.abc import Iterator
 import click
 
 from queue_admin.home.chosen import find_queue, home_of
-from queue_admin.logs.find_log import find_log
+from queue_admin.logs.find_log import find_log, find_smtpd_log
 from queue_admin.logs.log_files import LogDirectory, LogSource, SystemdJournal
 from queue_admin.logs.message_log import MadeMessage, MessageLog
+from queue_admin.logs.smtp_session import session_lines
 from queue_admin.messages.survey import look
 from queue_admin.printable import precise, visible
+from queue_admin.system_accounts import account_uid
+from queue_base.accounts import SMTPD_ACCOUNT
 from queue_base.errors import TEMPORARY, Failure, NotFound, Permanent, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
@@ -33,11 +36,21 @@ SETTLE = 2.0  # Seconds in which the last lines of a message that has left the q
     help="The logger's directory, or a file of the log; default: it is looked for.",
 )  # fmt: skip
 @click.option("--journal", metavar="UNIT", help="The unit whose journal has the log.")
+@click.option(
+    "--smtpd-log", metavar="DIR", shell_complete=complete_file,
+    help="The same of queue-smtpd; default: it is looked for.",
+)  # fmt: skip
 @click.option("-f", "--follow", "following", is_flag=True, help="Print new lines, too, as they come.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
 @click.pass_context
 def command(
-    context: click.Context, name: str | None, logs: str | None, journal: str | None, following: bool, form: str
+    context: click.Context,
+    name: str | None,
+    logs: str | None,
+    journal: str | None,
+    smtpd_log: str | None,
+    following: bool,
+    form: str,
 ) -> None:
     """Print all lines of the log about one message, and about nothing else.
 
@@ -45,6 +58,9 @@ def command(
     long ago, if the log still has it. The end of what was stored for an on-demand domain is its delivery. ID is a long
     id; a bare number is the message that is in the queue now. The last line names the messages in which its sender was
     told that it bounced, or is delayed.
+
+    If it came by SMTP, the first lines are those of queue-smtpd's log: the begin of the session, and the transaction
+    up to `queued ID`.
 
     The log may be that of multilog, svlogd, s6-log (with time stamps; compressed files too) or the journal.
     Exit 1: the log has no line about it.
@@ -78,11 +94,17 @@ def command(
                 _show(when, text, form, flush=True)
         return
     message, birth = identity
+    session, trouble = _session_of(home, source, smtpd_log, message, birth)
+    for when, text in session:
+        _show(when, text, form, flush=following)
+    by_smtp = b" uid %d" % (account_uid(SMTPD_ACCOUNT) or -1)
     found = MessageLog(message, birth)
     lines = follow_lines(home, source, found, message, birth) if following else choose_lines(source, found, birth)
     try:
         for when, text in lines:
             _show(when, text, form, flush=following)
+            if not session and not trouble and text.startswith(b"info ") and text.endswith(by_smtp):
+                trouble = "it came by SMTP, and its session was not found: --smtpd-log names queue-smtpd's log"
     except KeyboardInterrupt:
         if following:
             context.exit(TEMPORARY)
@@ -96,8 +118,24 @@ def command(
     note = _doubt(home, source, found, message, birth)
     if following and not found.ended:
         note = "it is not in the queue any more, and the log does not tell how it ended"
-    if note:
-        print(f"queuectl: {note}", file=sys.stderr)
+    for one in filter(None, (note, trouble)):
+        print(f"queuectl: {one}", file=sys.stderr)
+
+
+def _session_of(
+    home: Home, source: LogSource, smtpd_log: str | None, message: int, birth: int
+) -> tuple[list[tuple[int, bytes]], str]:
+    """Return the lines of the SMTP session of a message, and why they cannot be read.
+
+    Where no log of queue-smtpd is found, it may share that of queue-send.
+    """
+    queue_id = pack_queue_id(home.name, pack_long_id(message, birth))
+    if smtpd_log is not None:
+        return session_lines(_directory(smtpd_log).lines, queue_id, birth), ""
+    try:
+        return session_lines((find_smtpd_log(home) or source).lines, queue_id, birth), ""
+    except Failure as error:
+        return [], str(error)
 
 
 def _source(home: Home, logs: str | None, journal: str | None) -> LogSource:
@@ -105,9 +143,13 @@ def _source(home: Home, logs: str | None, journal: str | None) -> LogSource:
         return SystemdJournal(journal)
     if logs is None:
         return find_log(home)
-    if not os.path.exists(logs):
-        raise Permanent(f"unable to read {logs}: no such file or directory")
-    return LogDirectory(logs.rstrip("/") or "/")
+    return _directory(logs)
+
+
+def _directory(path: str) -> LogSource:
+    if not os.path.exists(path):
+        raise Permanent(f"unable to read {path}: no such file or directory")
+    return LogDirectory(path.rstrip("/") or "/")
 
 
 def _show(when: int, text: bytes, form: str, flush: bool) -> None:

@@ -7,7 +7,7 @@ import json
 import lzma
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from queue_admin.home.systemd_units import UnitFacts, units
 from queue_admin.logs import find_log as find_module
-from queue_admin.logs.find_log import find_log, source_of
+from queue_admin.logs.find_log import find_log, find_smtpd_log, source_of
 from queue_admin.logs.log_files import LogDirectory, unpack_entry
 from queue_admin.logs.message_log import MessageLog
+from queue_admin.logs.smtp_session import session_lines
 from queue_admin.main import main
 from queue_base.errors import Permanent
 from queue_base.home import Home
@@ -27,7 +28,7 @@ from queue_wire.ids import pack_long_id
 from support.inject.qmail_queue import snapshot
 from support.plugins.strategies import garbage
 from support.processes.suite import wait_until
-from support.queues.home import make_home
+from support.queues.home import make_home, make_several
 from support.queues.listed_queue import BIRTH, Queue
 from support.tools import need
 
@@ -418,3 +419,158 @@ def test_an_entry_of_the_journal_that_makes_no_sense_is_passed_by(data: bytes) -
 
 def test_an_entry_with_bytes_that_are_no_text_is_a_list_of_them() -> None:
     assert unpack_entry(b'{"MESSAGE": [110, 255], "__REALTIME_TIMESTAMP": "7"}') == (7000, b"n\xff")
+
+
+# Two sessions at once, and one of them has other messages before and after.
+SMTP_LINES = """
+-9 smtp 12: connect 192.0.2.9:4 old.example to 198.51.100.1:25
+-8 smtp 12: end QUIT: messages 0 errors 0 seconds 1
+-7 smtp start: process 1 of 1 pid 5
+-6 smtp 12: connect 192.0.2.1:40000 mx.example.net to 198.51.100.1:25
+-6 smtp 12: tls TLSv1.3 TLS_AES_256_GCM_SHA384
+-6 smtp 12: from <first@example.org> bytes 0
+-6 smtp 12: to <joe@example.com>
+-5 smtp 12: queued 455-1 bytes 10 recipients 1
+-5 smtp 12: from <dropped@example.org> bytes 0
+-5 smtp 12: dropped
+-4 smtp 12: auth joe PLAIN
+-4 smtp 12: from <ann@example.org> bytes 2310
+-4 smtp 121: connect 192.0.2.2:4 - to 198.51.100.1:25
+-4 smtp 121: from <x@queued_ID_> bytes 2310
+-3 smtp 12: refused RCPT <no@example.com>: 550_5.1.1_No_such_mailbox_here client 192.0.2.1
+-3 smtp 12: to <joe@example.com>
+-2 smtp 12: filter inet:127.0.0.1:11332 accepts message
+1 smtp 121: queued ID1 bytes 2310 recipients 1
+1 smtp 12: queued ID bytes 2310 recipients 1
+2 smtp 12: from <later@example.org> bytes 0
+3 smtp 12: end QUIT: messages 2 errors 1 seconds 9
+"""
+SMTP_MINE = [
+    "-6 smtp 12: connect 192.0.2.1:40000 mx.example.net to 198.51.100.1:25",
+    "-6 smtp 12: tls TLSv1.3 TLS_AES_256_GCM_SHA384",
+    "-4 smtp 12: auth joe PLAIN",
+    "-4 smtp 12: from <ann@example.org> bytes 2310",
+    "-3 smtp 12: refused RCPT <no@example.com>: 550_5.1.1_No_such_mailbox_here client 192.0.2.1",
+    "-3 smtp 12: to <joe@example.com>",
+    "-2 smtp 12: filter inet:127.0.0.1:11332 accepts message",
+    "1 smtp 12: queued ID bytes 2310 recipients 1",
+]
+
+
+def smtp_log(path: Path, queue_id: str = ID) -> str:
+    path.write_bytes(stamped(timed(SMTP_LINES.replace("ID", queue_id))))
+    return str(path)
+
+
+def smtpd_log_name(home: Home) -> str:
+    found = find_smtpd_log(home)
+    return "" if found is None else found.name
+
+
+def texts(lines: list[str], queue_id: str = ID) -> list[str]:
+    return [line.replace("ID", queue_id).partition(" ")[2] for line in lines]
+
+
+def test_the_first_lines_are_those_of_the_smtp_session_up_to_the_message(
+    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs, other = str(write_directory(tmp_path / "main")), smtp_log(tmp_path / "smtpd")
+    assert run("--home", home.path, "log", ID, "--logs", logs, "--smtpd-log", other) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert texts(shown[:-1], "") == texts(SMTP_MINE) + texts(MINE)
+    # What another queue says is of another message, and so is a later birth.
+    later = pack_long_id(457, BIRTH + 500_000)
+    assert run("--home", home.path, "log", later, "--logs", logs, "--smtpd-log", other) == 0
+    assert texts(capsys.readouterr().out.splitlines()[:-1]) == texts(MINE)
+
+
+def test_both_daemons_may_have_one_log(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = tmp_path / "log"
+    both.write_bytes(stamped(sorted(timed(LINES) + timed(SMTP_LINES.replace("ID", ID)), key=lambda line: line[0])))
+    assert run("--home", home.path, "log", ID, "--logs", str(both)) == 0
+    assert texts(capsys.readouterr().out.splitlines()[:-1], "") == texts(SMTP_MINE) + texts(MINE)
+
+
+def test_of_several_queues_the_session_names_the_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = make_several(tmp_path / "home", "first", "second")
+    logs, other = str(write_directory(tmp_path / "main")), smtp_log(tmp_path / "smtpd", f"first/{ID}")
+    assert run("--home", home.path, "log", f"first/{ID}", "--logs", logs, "--smtpd-log", other) == 0
+    assert texts(capsys.readouterr().out.splitlines()[:-1], "") == texts(SMTP_MINE, f"first/{ID}") + texts(MINE)
+    assert run("--home", home.path, "log", f"second/{ID}", "--logs", logs, "--smtpd-log", other) == 0
+    assert texts(capsys.readouterr().out.splitlines()[:-1], "") == texts(MINE)
+
+
+def test_a_message_that_came_otherwise_is_looked_for_in_the_minutes_after_its_birth_alone(tmp_path: Path) -> None:
+    (tmp_path / "smtpd").write_bytes(
+        stamped([(START + hours * 3600 * SECOND, b"smtp 1: connect 192.0.2.1:4 x to y:25") for hours in range(9)])
+    )
+    source, seen = LogDirectory(str(tmp_path / "smtpd")), []
+
+    def lines(since: int, concerns: Callable[[bytes], bool]) -> Iterator[tuple[int, bytes]]:
+        for when, text in source.lines(since, concerns):
+            seen.append(when)
+            yield when, text
+
+    assert session_lines(lines, ID, BIRTH) == []
+    assert len(seen) == 2
+
+
+@given(st.lists(st.one_of(st.sampled_from([line for _, line in timed(SMTP_LINES.replace("ID", ID))]), garbage)))
+def test_any_lines_of_queue_smtpd_are_only_lines(lines: list[bytes]) -> None:
+    found = session_lines(lambda since, concerns: ((START, line) for line in lines if concerns(b" " + line)), ID, BIRTH)
+    assert all(line in lines for _, line in found)
+
+
+def test_a_log_of_queue_smtpd_that_cannot_be_read_hides_no_delivery(
+    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = str(write_directory(tmp_path / "main"))
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(b"\x1f\x8bno gzip")
+    source = LogDirectory(str(damaged))
+    monkeypatch.setattr("queue_admin.commands.messages.log.find_smtpd_log", lambda home: source)
+    assert run("--home", home.path, "log", ID, "--logs", logs) == 0
+    shown = capsys.readouterr()
+    assert texts(shown.out.splitlines()[:-1]) == texts(MINE)
+    assert shown.err.startswith(f"queuectl: unable to read {damaged}: its compressed content is damaged: ")
+
+
+def test_without_a_log_of_queue_smtpd_a_message_of_its_account_has_a_hint(
+    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = str(write_directory(tmp_path / "main"))
+    for uid, hints in ((7, 1), (8, 0)):
+        monkeypatch.setattr("queue_admin.commands.messages.log.account_uid", lambda name, uid=uid: uid)
+        assert run("--home", home.path, "log", ID, "--logs", logs) == 0
+        assert capsys.readouterr().err.count("--smtpd-log names queue-smtpd's log") == hints
+
+
+def test_the_logs_of_queue_send_and_queue_smtpd_are_not_taken_for_each_other(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find_module, "SERVICES", (str(tmp_path / "service/*"),))
+    monkeypatch.setattr(find_module, "UNITS", (str(tmp_path / "units/*.service"),))
+    (tmp_path / "units").mkdir()
+    assert smtpd_log_name(home) == ""
+    logs = {}
+    for name, smtpd in (("queue-smtpd", True), ("queue-suite", False)):
+        logs[name] = tmp_path / f"log of {name}"
+        logs[name].mkdir()
+        (logs[name] / "current").touch()
+        words = ["multilog", "t", str(logs[name])]
+        facts = UnitFacts(name, home.path, f"/opt/bin/{name}", words, str(logs[name]), None, 255, smtpd)
+        facts = facts._replace(start="/opt/bin/" + ("queue-smtpd" if smtpd else "queue-start"))
+        for file, text in units(facts).items():
+            (tmp_path / "units" / file).write_bytes(text)
+    assert [smtpd_log_name(home), find_log(home).name] == [str(one) for one in logs.values()]
+    for name, start in (("queue-smtpd", "queue-smtpd </dev/null"), ("queue-suite", "queue-start")):
+        service = tmp_path / "service" / name
+        (service / "log" / "main").mkdir(parents=True)
+        (service / "log" / "main" / "current").touch()
+        (service / "run").write_text(f"#!/bin/sh\nexec env QUEUE_HOME={home.path} /opt/bin/{start}\n")
+        (service / "log" / "run").write_text("#!/bin/sh\nexec multilog t s1000000 n20 ./main\n")
+    found = [smtpd_log_name(home), find_log(home).name]
+    assert found == [str(tmp_path / "service" / name / "log" / "main") for name in ("queue-smtpd", "queue-suite")]
+    # A unit of queuectl names the home as well.
+    (tmp_path / "service" / "queue-suite" / "run").write_text(f"QUEUE_HOME={home.path} exec queuectl metrics\n")
+    assert find_log(home).name == str(logs["queue-suite"])

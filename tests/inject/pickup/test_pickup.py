@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.accounts import Owner, trusted_users
 from queue_base.errors import QueueTrouble
 from queue_base.home import Home
 from queue_inject.drop import DropWriter
@@ -28,6 +29,8 @@ from support.inject.injectors import (
 )
 from support.inject.maildrop import ENVELOPE, leave, maildrop, put, taken
 from support.processes.suite import program
+
+SMTPD = trusted_users(Owner(OWNER, OWNER)) - {0, OWNER}
 
 
 @pytest.fixture
@@ -69,6 +72,21 @@ def test_mail_is_taken_with_its_owner_s_uid_while_pickup_runs_and_when_it_starts
     assert sorted(message.message for message in queued(home)) == [b"after", b"before"]
     for path in Path(home.queue).glob("mess/*/*"):
         assert path.stat().st_uid == OWNER
+
+
+@pytest.mark.skipif(not (ROOT and SMTPD), reason="needs account queued")
+def test_for_whom_queue_smtpd_has_the_mail_is_kept_and_no_user_says_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (smtpd,) = SMTPD
+    monkeypatch.setenv("QUEUE_SUBMITTER", "0123456789abcdef")
+    for uid in (smtpd, USER):
+        assert enqueue(home, command=as_user(uid, "queue_inject.enqueue")).code == 0
+    assert len(maildrop(home)) == 2
+    with PickupDaemon(home):
+        taken(home, 2)
+    found = {message.envelope.uid: message.envelope.submitter for message in queued(home)}
+    assert found == {smtpd: b"0123456789abcdef", USER: b""}
 
 
 def test_queue_inject_leaves_mail_too(home: Home) -> None:

@@ -28,10 +28,10 @@ def test_a_length_packed_comes_back(length: int) -> None:
             unpack_header(wrong)
 
 
-@given(addresses, recipients, classes)
-def test_an_envelope_packed_comes_back(sender: bytes, to: list[bytes], priority: str) -> None:
-    packed = pack_envelope(sender, to, priority)
-    assert unpack_envelope(packed) == (sender, to, priority)
+@given(addresses, recipients, classes, st.sampled_from([b"", b"0123456789abcdef"]))
+def test_an_envelope_packed_comes_back(sender: bytes, to: list[bytes], priority: str, submitter: bytes) -> None:
+    packed = pack_envelope(sender, to, priority, submitter)
+    assert unpack_envelope(packed) == (sender, to, priority, submitter)
     for wrong in (packed[:-1], packed + b"x", packed + b"\0"):
         with pytest.raises(FormatError):
             unpack_envelope(wrong)
@@ -58,7 +58,7 @@ def test_an_address_that_no_envelope_may_hold_is_refused() -> None:
 
 def test_an_envelope_has_its_limits_and_what_is_within_them_comes_back() -> None:
     most = [b"x"] * RECIPIENTS_MAX
-    assert unpack_envelope(pack_envelope(b"a@b", most)) == (b"a@b", most, "")
+    assert unpack_envelope(pack_envelope(b"a@b", most)) == (b"a@b", most, "", b"")
     for too_many in ([*most, b"x"], [b"x" * 1000] * (ENVELOPE_MAX // 1000)):
         with pytest.raises(FormatError, match="send it several times"):
             pack_envelope(b"a@b", too_many)

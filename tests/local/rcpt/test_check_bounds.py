@@ -59,7 +59,7 @@ def pair() -> Iterator[tuple[CheckService, socket.socket]]:
         listening.listen()
         listening.setblocking(False)
 
-        def hang(address: bytes) -> None:
+        def hang(question: RecipientQuestion) -> None:
             while True:
                 signal.pause()
 
@@ -107,8 +107,8 @@ def test_while_an_lmtp_server_cannot_tell_a_recipient_that_it_had_exists_for_a_d
         asks.settimeout(60)
         answers: dict[bytes, Exception | None] = {b"joe@h": None, b"x@h": Permanent("no")}
 
-        def work(address: bytes) -> None:
-            if (error := answers[address]) is not None:
+        def work(question: RecipientQuestion) -> None:
+            if (error := answers[question.address]) is not None:
                 raise error
 
         lookups = check_service.RecipientLookups(work)

@@ -226,6 +226,7 @@ _READ = {
     "second": "within a second",
     "message": "for each message that is injected",
     "delivery": "for each local delivery",
+    "forward": "for each message that is forwarded",
     "TERM": "when queue-send gets TERM",
     "smtpd": "on HUP to queue-smtpd",
     "smtpd start": "when queue-smtpd starts",
