@@ -12,6 +12,7 @@ import pytest
 
 from spark.commands.summary import describe_build
 from spark.lake.build import Summary
+from spark.lake.lake import open_lake
 from spark.runtime.progress import TerminalProgress, draw, make_progress
 from support.processes.suite import program, wait_until
 

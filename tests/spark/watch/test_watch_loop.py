@@ -12,7 +12,7 @@ import pytest
 
 from queue_base.errors import Failure, Permanent, Temporary
 from spark.lake.build import Summary
-from spark.lake.newest import LaterLake
+from spark.lake.lake import LaterLake
 from spark.watch.clock import SystemClock, Wish
 from spark.watch.memory import give_back, parse_size, resident
 from spark.watch.watch import IDLE, Watch, Work

@@ -1,36 +1,27 @@
 """watch, minute by minute, killed again and again: nothing is lost or counted twice, memory and lake stay small."""
 
-import json
 import random
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
+from spark.lake.lake import open_lake
+from spark.lake.rows import read_streams
+from support.spark.logs.log_lake import rows_of_table
 from support.spark.watched_week import HOUR, RETRY, WEEK, hours, watch
 
 # A batch makes fewer changes of the disk, with the minute of log that comes before it.
-CHANGES = 80
+CHANGES = 20
 
 # More memory than this, in bytes, between the first day of a process and its last is growth.
 ALLOWED = 16 << 20
 
 
-def manifest(lake: Path) -> dict[str, Any]:
-    newest = max((lake / "_manifest").glob("*.json"))
-    value: dict[str, Any] = json.loads(newest.read_text())
-    return value
-
-
 def rows(lake: Path, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    found = []
-    for path in manifest(lake)["tables"].get(table, {}):
-        read = pq.ParquetFile(lake / table / path).read(columns=list(columns)).to_pydict()
-        found += list(zip(*(read[column] for column in columns), strict=True))
-    return found
+    return [tuple(row[column] for column in columns) for row in rows_of_table(str(lake), table)]
 
 
 def events(minutes: int) -> Counter[str]:
@@ -70,7 +61,7 @@ def check(lake: Path, minutes: int) -> None:
     }  # fmt: skip
     open_messages = [key for what, key in rows(lake, "pending", "what", "key") if what == "message"]
     assert len(open_messages) == len(set(open_messages)) == logged["new"] - logged["end"]
-    counts = manifest(lake)["counts"]["mx1/q"]
+    counts = read_streams(open_lake(str(lake)))["mx1", "q"]["counts"]
     assert sum(counts.values()) == logged.total() - logged["success"] - logged["deferral"]
     assert not rows(lake, "quarantine", "reason")
 
@@ -115,7 +106,7 @@ def test_a_week_under_watch_killed_fifty_times_is_read_once_in_little_memory_and
     assert len(memory) > 14 and max(memory[-6:]) <= max(memory[1:7]) + ALLOWED, memory
     assert [line for line in said if line.startswith("tidy: ")]
     files = Counter(
-        (table, path.rpartition("/")[0]) for table, paths in manifest(lake)["tables"].items() for path in paths
+        (table, path.rpartition("/")[0]) for table, paths in open_lake(str(lake)).tables.items() for path in paths
     )
     # All days but the last have been put together.
     assert max(number for (_, place), number in files.items() if "2026-01-07" not in place) <= 6, files

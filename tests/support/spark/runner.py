@@ -7,10 +7,20 @@ from spark.runtime.progress import Progress
 
 
 class InProcess:
-    """See spark.lake.build.Runner. ran: how many stages it had to run."""
+    """See spark.lake.build.Runner, and spark.runtime.session.Sessions. ran: how many stages it had to run."""
+
+    begun = False
+    last_used = 0.0
+    java_pid = None
 
     def __init__(self) -> None:
         self.ran = 0
+
+    def end(self) -> None:
+        """Nothing runs."""
+
+    def explain(self, error: Exception) -> None:
+        """No Java has ended."""
 
     def cores(self) -> int:
         return 2
