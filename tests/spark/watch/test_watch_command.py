@@ -1,8 +1,6 @@
 """queue-report watch as a process: its batches, its signals, its trouble, and under both supervisors."""
 
-import fcntl
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -70,20 +68,6 @@ def test_it_reads_what_is_there_a_hangup_reads_more_and_term_ends_it(watched: Wa
     assert len(said) == len(watched.said()) - 1, "the second page comes later: the first took that long"
     assert said[0] == f"status: watching {watched.logs} for lake {watched.lake}, every 3600 s"
     assert said[-1] == "status: exiting" and len(said) == 5
-
-
-def test_a_lake_that_another_build_has_is_a_warning_and_comes_later(watched: Watched) -> None:
-    watched.lake.mkdir()
-    lock = os.open(watched.lake / "_lock", os.O_RDWR | os.O_CREAT)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    with watched.run() as process:
-        watched.wait_for("warning: unable to build lake ")
-        os.close(lock)
-        process.send_signal(signal.SIGHUP)
-        watched.wait_for("batch 2: 15 lines")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
-    assert re.search(r"run this again when it has ended; trying again in 3[56]\d\d s$", watched.said()[1])
 
 
 @pytest.mark.parametrize("what", ["logs", "lake"])
