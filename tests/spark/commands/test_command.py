@@ -13,7 +13,8 @@ import pytest
 from spark.commands.summary import describe_build
 from spark.lake.build import Summary
 from spark.lake.lake import open_lake
-from spark.runtime.progress import TerminalProgress, draw, make_progress
+from spark.runtime import progress as progress_module
+from spark.runtime.progress import ShownProgress, draw, make_progress
 from support.processes.suite import program, wait_until
 
 
@@ -113,15 +114,27 @@ def test_progress_is_drawn_until_the_end_and_wiped_away(monkeypatch: pytest.Monk
 
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
-    with TerminalProgress() as progress:
+    with ShownProgress(True) as progress:
         progress.phase("moving files in")
         assert drawn.wait(30)
     assert screen.getvalue().startswith("\rqueue-report: ") and screen.getvalue().endswith("\r\033[K")
 
 
-def test_what_is_no_terminal_gets_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert not isinstance(make_progress(), TerminalProgress)
+def test_what_is_no_terminal_gets_a_line_each_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, screen = threading.Event(), io.StringIO()
+    monkeypatch.setattr(progress_module, "MINUTE", 0.01)
+    monkeypatch.setattr(screen, "flush", said.set)
+    monkeypatch.setattr(sys, "stderr", screen)
+    with make_progress() as progress:
+        progress.phase("matching lines")
+        assert said.wait(30)
+    assert set(screen.getvalue().splitlines()) <= {"queue-report: starting", "queue-report: matching lines"}
+
+
+def test_progress_tells_how_much_is_read_how_fast_and_what_is_left() -> None:
+    line = "queue-report: matching [############            ] 3/6, 225 of 450 MB, 25 MB/s, 9 s left"
+    assert draw("matching", 3, 6, 100, 450_000_000, 9.0) == line
+    assert draw("matching", 0, 6, 100, 450_000_000, 9.0).endswith("] 0/6, 0 of 450 MB")
 
 
 def test_the_summary_says_what_was_read_and_what_became_of_it() -> None:
