@@ -135,7 +135,7 @@ def _match(stage: Stage, task: StreamTask, pending: pa.Table | None, writer: Row
     except BUGS as error:
         return StreamResult(task.stream, trouble=f"{UNMATCHED} it: {name_bug(error)}")
     result.changed, result.counts = True, dict(+matcher.counts)
-    result.heads = sorted({one[2] for one in after["files"].values()})
+    result.heads = sorted({one[2] for one in after["files"].values() if one[2]})
     counts = dict(task.state.get("counts", {}))
     for kind, count in result.counts.items():
         counts[kind] = counts.get(kind, 0) + count

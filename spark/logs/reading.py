@@ -43,6 +43,8 @@ _REMEMBERED = 1000  # Files of a stream that are gone and still known.
 _TAIL = 1 << 16
 _OLD = "tail:"
 _NAME = re.compile(r"@[0-9a-f]{24}\.[su]")
+_STAMPS = re.compile(rb"(?:^|\n)@([0-9a-f]{24}) ")
+_MAY_BE_STAMP = re.compile(rb"@[0-9a-f]{0,24}")
 _NULS = re.compile(rb"\0+")
 
 
@@ -61,10 +63,12 @@ class Known:
 
 
 class _Log(NamedTuple):
-    """A file that may have something new. head: the first bytes of its content. start, lines: what was read of it."""
+    """A file that may have something new. head, tail: the first bytes of its content, and the last, if it is not
+    packed. start, lines: what was read of it."""
 
     entry: Entry
     head: bytes
+    tail: bytes
     packed: bool
     start: int = 0
     lines: int = 0
@@ -99,18 +103,40 @@ class Reading:
 
     def lines(self) -> Iterator[Lines]:
         """Yield the lines that are new, in order. Raises SourceError, and OSError where a file cannot be read."""
-        with ExitStack() as stack:
-            logs = self._look_at(self._list(stack))
-            for log in logs:
-                try:
-                    yield from self._read(log)
-                except packed.Damaged as error:
-                    if not log.packed:
-                        raise
-                    self._say_damaged(log.name, error)
-                except FileNotFoundError:
-                    self._say_removed(log.name)
-                    self._known.pop(log.name)
+        for left in reversed(range(_TRIES)):
+            try:
+                with ExitStack() as stack:
+                    yield from self._read_in_order(*self._look_at(self._list(stack)))
+                break
+            except FileNotFoundError:
+                # Some file has another name now, and those behind it must not be read before it.
+                if not left:
+                    raise
+        self.warnings = list(dict.fromkeys(self.warnings))
+
+    def _read_in_order(self, grown: list[_Log], others: list[_Log], new: list[_Log]) -> Iterator[Lines]:
+        yield from self._read_all(grown)
+        aside = self._carried, self._last
+        if others:
+            self._carried, self._last = b"", ""
+            yield from self._read_all(others)
+            if self._carried:
+                yield self._torn()
+            self._carried, self._last = aside
+        yield from self._read_all(new)
+
+    def _read_all(self, logs: Sequence[_Log]) -> Iterator[Lines]:
+        for log in logs:
+            try:
+                yield from self._read(log)
+            except packed.Damaged as error:
+                if not log.packed:
+                    raise
+                self._say_damaged(log.name, error)
+                self._give_back(log)
+            except FileNotFoundError:
+                if not self._is_removed(log.name):
+                    raise
 
     def _path(self, name: str) -> str:
         return posixpath.join(self._below, name) if name else self._below
@@ -127,7 +153,10 @@ class Reading:
                     self._at_work[name] = stack.enter_context(self._files.open(self._path(name)))
                 except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                     continue
-            found = choose_logs(self._files.list(self._below))
+            listed = choose_logs(self._files.list(self._below))
+            names = {packed.base_name(one.name): one.name for one in reversed(listed) if _NAME.match(one.name)}
+            # While an administrator compresses a log it has two names, and one of them may not be whole.
+            found = [one for one in listed if names.get(packed.base_name(one.name), one.name) == one.name]
             at_work = [one.name for one in found if one.name in _AT_WORK]
             if all(name in self._at_work for name in at_work) and all(
                 self._files.is_same(file, self._path(name)) for name, file in self._at_work.items()
@@ -150,8 +179,12 @@ class Reading:
         if name not in self._at_work:
             raw.close()
 
-    def _look_at(self, entries: Sequence[Entry]) -> list[_Log]:
-        """Return what may have something new, in the order of its lines."""
+    def _look_at(self, entries: Sequence[Entry]) -> tuple[list[_Log], list[_Log], list[_Log]]:
+        """Return what may have something new, in the order of its lines: files that go on, others, and new ones.
+
+        Others are new, but `current` goes on, so that none of their lines was before or after its own: old files that
+        were brought back, copies.
+        """
         names = {one.name for one in entries}
         looks = []
         for entry in entries:
@@ -160,47 +193,71 @@ class Reading:
                 try:
                     looks.append(self._look(entry))
                 except FileNotFoundError:
-                    self._say_removed(entry.name)
+                    if not self._is_removed(entry.name):
+                        raise
                 except packed.Damaged as error:
                     self._say_damaged(entry.name, error)
         found = self._find_earlier(looks)
+        taken = names.difference(_AT_WORK)
+        taken |= {log.name for log in looks if log.name in found[log.name] and _is_sure(self._known[log.name], log)}
         goes_on, new = [], []
         after = {name: one for name, one in self._known.items() if name in names}
         now_called = {name: name for name in after if name not in found}
         for log in looks:
-            name = self._earlier(log.name, found, names)
+            name = self._earlier(log.name, found, taken)
             if name is None:
                 self._refuse_unstamped(log)
                 after[log.name] = Known(-1, 0, "", 0)
                 new.append(log)
                 continue
             known = self._known[name]
-            after[log.name] = replace(known, size=log.entry.size)
+            is_new = log.packed or log.entry.size > known.read or log.name in _AT_WORK
+            after[log.name] = replace(known, size=-1 if is_new else log.entry.size)
             if name == log.name or name not in now_called:
                 now_called[name] = log.name
-            if log.packed or log.entry.size > known.read or log.name in _AT_WORK:
+            if is_new:
                 goes_on.append(log._replace(start=known.read, lines=known.lines))
         self._last = now_called.get(self._last, self._last)
         self._remember(after, names)
         goes_on.sort(key=lambda log: log.name != self._last)
-        return [*goes_on, *self._in_order(new)]
+        in_order = self._in_order(new)
+        if any(log.name == self._last in _AT_WORK for log in goes_on):
+            others = [log for log in in_order if log.name not in _AT_WORK]
+            return goes_on, others, [log for log in in_order if log.name in _AT_WORK]
+        return goes_on, [], in_order
 
     def _find_earlier(self, looks: Sequence[_Log]) -> dict[str, list[str]]:
         """Return for each file the names by which it may have been read before."""
-        sizes = {min(one.read, HEAD) for one in self._known.values()}
+        sizes = {min(one.read, HEAD) for one in self._known.values()} - {0}
+        by_head: dict[str, list[str]] = {}
+        for name, one in self._known.items():
+            by_head.setdefault(one.head, []).append(name)
+        tails = [name for name, one in self._known.items() if one.head.startswith(_OLD)]
         found = {}
         for log in looks:
             heads = {_hash(log.head[:size]) for size in sizes if size <= len(log.head)}
             found[log.name] = [
-                name for name, one in self._known.items()
-                if (one.head in heads and (one.read >= HEAD or _may_be_called(name, log.name)))
-                or self._is_tail(one, log)
-            ]  # fmt: skip
+                name for head in heads for name in by_head.get(head, ())
+                if _is_sure(self._known[name], log) or _may_be_called(name, log.name)
+            ] + [name for name in tails if self._is_tail(self._known[name], log)]  # fmt: skip
         return found
 
-    def _say_removed(self, name: str) -> None:
-        # A logger removes its oldest file at any time.
+    def _is_removed(self, name: str) -> bool:
+        """Return whether a file that was listed is gone, as a logger removes its oldest; else it was renamed."""
+        if any(_stem(one.name) == _stem(name) for one in self._files.list(self._below)):
+            return False
         self.warnings.append(f"{self._uri(name)}: it was removed before it was read")
+        if name in self._known and not self._known[name].read:
+            del self._known[name]
+        return True
+
+    def _give_back(self, log: _Log) -> None:
+        """Have what is read of a damaged file later, once it is mended, begin with a whole line."""
+        known = self._known[log.name]
+        part = min(len(self._carried), known.read - log.start)
+        self._carried = self._carried[: len(self._carried) - part]
+        known.read -= part
+        known.head = _hash(log.head[: min(known.read, HEAD)]) if known.read else ""
 
     def _say_damaged(self, name: str, error: packed.Damaged) -> None:
         self.warnings.append(f"{self._uri(name)}: {error}; it is passed by until it can be read")
@@ -211,24 +268,27 @@ class Reading:
             head = b""
             while len(head) < _LOOK and (more := packed.read_some(file, _LOOK - len(head))):
                 head += more
-            return _Log(entry, head, file is not raw)
+            tail = head
+            if file is raw and entry.size > len(head):
+                raw.seek(max(0, entry.size - _LOOK))
+                tail = raw.read(_LOOK)
+            return _Log(entry, head, tail, file is not raw)
         finally:
             self._close(entry.name, raw)
 
-    def _earlier(self, name: str, found: Mapping[str, Sequence[str]], names: set[str]) -> str | None:
-        """Return by which name a file was read before, None if it was not.
+    def _earlier(self, name: str, found: Mapping[str, Sequence[str]], taken: set[str]) -> str | None:
+        """Return by which name a file was read before, None if it was not. taken: names of files that go on.
 
-        Of few bytes, as of a part of a line, it is doubtful which file they were: then its name must be one that it may
+        Of few bytes, or of a part of a line, it is doubtful which file they were: then its name must be one that it may
         have got, and a file at work gives way to one with a new name, which is what it was renamed to.
         """
         same = found[name]
-        if name in same:
-            few = self._known[name].read < HEAD and name in _AT_WORK
-            if not (few and any(name in others for other, others in found.items() if other not in self._known)):
-                return name
-            same = [one for one in same if one != name]
-        gone = [one for one in same if one not in names or one in _AT_WORK]
-        return max(gone or same, key=lambda one: self._known[one].read, default=None)
+        renamed = any(name in others for other, others in found.items() if other not in self._known)
+        if name in same and (name in taken or not renamed):
+            return name
+        # One that is there still is another file, of which this is a copy: then its lines are repeats.
+        gone = [one for one in same if one != name and (one not in taken or _stem(one) == _stem(name))]
+        return max(gone, key=lambda one: self._known[one].read, default=None)
 
     def _is_tail(self, known: Known, log: _Log) -> bool:
         """Return whether a file that an earlier version has read is this one: it knew the last bytes before a place."""
@@ -280,13 +340,7 @@ class Reading:
         """Return the stamps (24 digits) of the first and the last stamped line of a rotated file, if both are found."""
         if not _NAME.match(log.name) or log.packed:
             return None
-        tail = log.head
-        if log.entry.size > len(log.head):
-            raw, _ = self._open(log.name)
-            with raw:
-                raw.seek(max(0, log.entry.size - _LOOK))
-                tail = raw.read(_LOOK)
-        stamps = [stamp for end in (log.head, tail) for stamp in re.findall(rb"(?:^|\n)@([0-9a-f]{24}) ", end)]
+        stamps = _STAMPS.findall(log.head) + _STAMPS.findall(log.tail)
         return (stamps[0].decode(), stamps[-1].decode()) if stamps else None
 
     def _refuse_unstamped(self, log: _Log) -> None:
@@ -324,6 +378,9 @@ class Reading:
         head, rest, joined = log.head[: log.start][:HEAD], _Rest(self._carried), False
         while chunk := packed.read_some(file, BLOCK):
             if known.read == log.start:
+                if self._carried and not goes_on and name in _AT_WORK and _MAY_BE_STAMP.fullmatch(chunk):
+                    # Whether it begins with a stamp is to be seen.
+                    return
                 self.opened += 1
                 if self._carried and not goes_on:
                     if IS_STAMPED.match(chunk):
@@ -408,12 +465,18 @@ class _Rest:
             self.line = _NULS.sub(b"\0", self.line)[: LINE_MAX + 1]
 
 
+def _is_sure(known: Known, log: _Log) -> bool:
+    """Return whether no other file begins with the same bytes: they are many, and a line begins among them."""
+    return known.read >= HEAD and _STAMPS.search(log.head, 0, HEAD) is not None
+
+
 def _may_be_called(old: str, new: str) -> bool:
     """Return whether a logger, its processor or an administrator gives a file of that name this one.
 
     A logger renames `current`, by way of `previous` or a name with .u; an administrator compresses, or unpacks.
     """
-    return old in _AT_WORK or _stem(old) == _stem(new)
+    renamed = old in _AT_WORK and (new == "previous" or _NAME.match(new) is not None)
+    return renamed or _stem(old) == _stem(new)
 
 
 def _stem(name: str) -> str:

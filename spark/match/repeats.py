@@ -24,7 +24,7 @@ from spark.match.state import Stamps
 Times: TypeAlias = NDArray[np.int64]
 Prints: TypeAlias = NDArray[np.int32]
 # Given two stamps, stamps and prints of the lines between them (both included) that counted in earlier builds: the
-# columns time_ns and print of the table `lines`. More lines do no harm.
+# columns time_ns and print of the table `lines`. Lines with other stamps do no harm.
 Seen: TypeAlias = Callable[[int, int], tuple[Times, Prints]]
 
 

@@ -1,11 +1,13 @@
 """Any lines, in any builds and blocks, make what the reference reads in them: most of these no queue would log."""
 
-import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
+from spark.match import State
 from spark.match.rules import DELETED_BEFORE
 from support.spark.logs.log_files import GARBAGE, stamp
 from support.spark.logs.log_reference import read_lines
@@ -50,6 +52,7 @@ EVENTS = st.one_of(
     st.builds("status: local {}/10 remote {}/20{}".format, IN_FLIGHT, IN_FLIGHT, LEAVING),
     st.sampled_from(OTHERS),
 )
+SIZES_OF_BLOCKS = st.lists(st.sampled_from((1, 3, 1000)), min_size=13, max_size=13)
 STEPS = st.sampled_from((0, 0, 0, 1, 1, 5, -1, -4))
 
 
@@ -96,15 +99,14 @@ def test_any_bytes_are_read_or_quarantined(given: list[Line]) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(20))
 def test_many_pieces_of_lines_that_no_queue_would_log(seed: int) -> None:
-    rng = random.Random(seed)
-
-    @settings(LONG, max_examples=1000, derandomize=False, database=None)
-    @given(logs(80), st.lists(st.integers(0, 100), max_size=12))
-    def run(lines: list[Line], cuts: list[int]) -> None:
-        stream = Stream(carry=rng.choice((None, carry_state)))
+    @hypothesis_seed(seed)
+    @settings(LONG, max_examples=1000, database=None)
+    @given(logs(80), st.lists(st.integers(0, 100), max_size=12), st.sampled_from((None, carry_state)), SIZES_OF_BLOCKS)
+    def run(lines: list[Line], cuts: list[int], carry: Callable[[State], State] | None, sizes: list[int]) -> None:
+        stream = Stream(carry=carry)
         at = 0
-        for cut in [*sorted(cuts), len(lines)]:
-            stream.match(lines[at:cut], rng.choice((1, 3, 1000)))
+        for cut, size in zip([*sorted(cuts), len(lines)], sizes, strict=False):
+            stream.match(lines[at:cut], size)
             at = max(at, cut)
         agree(read_lines(lines, HOST, QUEUE), stream.truth())
 

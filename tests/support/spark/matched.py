@@ -61,15 +61,13 @@ class Stream:
 
     def match(self, lines: Sequence[Line], size: int = 1 << 30) -> None:
         """Match what a build reads."""
-        matcher = Matcher(self.state, self._seen)
+        before = self._table("lines")  # Of earlier builds.
+        seen = before["time_ns"].to_numpy(), before["print"].to_numpy()
+        matcher = Matcher(self.state, lambda earliest, latest: seen)
         for block in blocks_of(lines, size):
             self._add(matcher.feed(block))
         self.counts += matcher.counts
         self.state = self._carry(self.state)
-
-    def _seen(self, earliest: int, latest: int) -> tuple[Any, Any]:
-        table = self._table("lines")
-        return table["time_ns"].to_numpy(), table["print"].to_numpy()
 
     def _add(self, rows: Rows) -> None:
         for name in NAMES:

@@ -1,23 +1,20 @@
 """What is new in a directory of logs is read once, in order, whatever loggers and administrators do with its files."""
 
-import errno
 import gzip
 import lzma
-import os
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
-import pyarrow as pa
 import pytest
 
-from queue_base.errors import Temporary
-from spark.logs import sources
-from spark.logs.plan import SourceError
-from spark.logs.reader import read_lines
-from spark.runtime.places import Entry, LocalPlace
+from spark.logs.streams import SourceError
+from spark.runtime.files import Entry, LocalFiles
 from support.spark.logs.log_files import lines_of, stamp, write_files
-from support.spark.logs.log_plans import Looks, lines_in
+from support.spark.logs.log_looks import Looks
+from support.spark.logs.log_rotating import packed
 
 SECOND = 10**9
 BEGIN = 1_700_000_000 * SECOND
@@ -46,8 +43,8 @@ def queue(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def looks(queue: Path, tmp_path: Path) -> Looks:
-    return Looks(queue.parents[1], tmp_path / "scratch")
+def looks(queue: Path) -> Looks:
+    return Looks(queue)
 
 
 def test_a_line_that_current_had_half_of_is_read_though_a_copy_of_an_older_file_sorts_before(
@@ -107,12 +104,6 @@ def test_names_that_say_nothing_are_believed_all_the_same(queue: Path, looks: Lo
     assert numbers(looks.texts()) == [5, 6, 7, 8, 9, 0, 1, 2, 3, 4]
 
 
-def packed(how: str, data: bytes) -> bytes:
-    if how == "zst":
-        return bytes(pa.compress(data, codec="zstd", asbytes=True))
-    return gzip.compress(data) if how == "gz" else lzma.compress(data)
-
-
 @pytest.mark.parametrize("how", ["gz", "xz", "zst"])
 @pytest.mark.parametrize("ending", ["s", "s.{}", "u.{}"])
 def test_compressed_logs_are_read_and_may_share_a_line_with_the_next(
@@ -146,47 +137,6 @@ def test_a_damaged_compressed_log_is_passed_by_until_it_is_whole(queue: Path, lo
     assert len(looks.texts()) == 2000
 
 
-def test_one_host_that_cannot_be_read_does_not_stop_the_others(
-    queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_files(queue, [("current", b"".join(log(0, 3)))])
-    write_files(queue.parents[1] / "bad" / "q", [("current", b"".join(log(5, 3)))])
-    read = LocalPlace.read
-
-    def fail(self: LocalPlace, path: str, start: int = 0, size: int | None = None) -> bytes:
-        if "/bad/" in f"{self.root}/{path}":
-            raise OSError(5, "Input/output error", path)
-        return read(self, path, start, size)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalPlace, "read", fail)
-        assert numbers(looks.texts()) == [0, 1, 2]
-        (warning,) = looks.warnings
-        assert warning.startswith("queue q of host bad is left as it was: unable to read logs ")
-        with pytest.raises(Temporary, match="input/output error"):
-            sources.plan(LocalPlace(str(queue.parents[1] / "bad" / "q")), {}, LocalPlace(str(queue)))
-    assert len(looks.texts()) == 3 and looks.warnings == []
-
-
-def test_one_log_of_another_form_does_not_stop_the_others(queue: Path, looks: Looks) -> None:
-    write_files(queue, [("current", b"".join(log(0, 3)))])
-    other = queue.parents[1] / "mx9" / "q"
-    write_files(other, [("mail.log", b"Jan  2 03:04:05 a postfix/smtp[1]: hello\n")])
-    assert numbers(looks.texts()) == [0, 1, 2]
-    assert "its lines have no TAI64N stamps" in looks.warnings[0]
-    (queue / "current").unlink()
-    with pytest.raises(SourceError, match="have no TAI64N stamps"):
-        looks.read()
-
-
-def test_a_directory_in_which_nothing_is_a_log_is_refused(tmp_path: Path) -> None:
-    """As for `build /etc`: what has an empty file alone is no log that was read either."""
-    write_files(tmp_path / "cron.d" / "q", [("jobs", b"* * * * * root true\n"), ("more", b"# none\n")])
-    write_files(tmp_path / "empty" / "q", [(".placeholder", b"x"), ("README", b"")])
-    with pytest.raises(SourceError, match="have no TAI64N stamps"):
-        sources.plan(LocalPlace(str(tmp_path)), {}, LocalPlace(str(tmp_path)))
-
-
 @pytest.mark.parametrize(("ending", "is_line"), [("s", True), ("u", False)])
 def test_a_whole_last_line_without_a_newline_is_a_line_in_a_file_that_its_logger_completed(
     queue: Path, looks: Looks, ending: str, is_line: bool
@@ -209,33 +159,37 @@ def test_lines_are_numbered_in_their_files_through_all_builds(queue: Path, looks
     assert [line.number for line in looks.read()] == [1, 2, 3, 4]
     write_files(queue, [("current", whole)])
     # The fifth came in two builds.
-    assert [line.number for line in looks.read()] == [None, 6, 7, 8, 9]
+    assert [line.number for line in looks.read()] == [5, 6, 7, 8, 9]
 
 
-@pytest.mark.parametrize("same_disk", [True, False])
-def test_what_is_new_in_current_is_read_though_its_logger_renames_it_meanwhile(
-    queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch, same_disk: bool
-) -> None:
-    def fail(old: str, new: str) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link")
+def at_each_call(patch: pytest.MonkeyPatch, step: Callable[[], None]) -> None:
+    """Have something happen before and after each time that a file is opened, or the directory listed."""
+    opened, listed, same = LocalFiles.open, LocalFiles.list, LocalFiles.is_same
 
-    if not same_disk:
-        monkeypatch.setattr(os, "link", fail)
-    monkeypatch.setattr(sources, "_KEPT", 0)
-    monkeypatch.setattr(sources, "KEPT_MAX", 0)
-    whole = b"".join(log(0, 20))
-    for end in (300, len(whole)):
-        (queue / "current").write_bytes(whole[:end])
-        found = looks.plan()
-        (queue / "current").rename(queue / "elsewhere")
-        (queue / "current").write_bytes(b"".join(log(100, 20)))
-        (part,) = found.streams["h", "q"]
-        texts = [line.text[26:] for block in read_lines([part], Counter()) for line in lines_in(block)]
-        assert numbers(texts) == list(range(8) if end == 300 else range(8, 20))
-        (queue / "elsewhere").rename(queue / "current")
+    def open_file(self: LocalFiles, path: str) -> BinaryIO:
+        step()
+        try:
+            return opened(self, path)
+        finally:
+            step()
+
+    def list_files(self: LocalFiles, path: str = "", unread: list[OSError] | None = None) -> list[Entry]:
+        step()
+        found = listed(self, path, unread)
+        step()
+        return found
+
+    def is_same(self: LocalFiles, file: BinaryIO, path: str) -> bool:
+        found = same(self, file, path)
+        step()
+        return found
+
+    patch.setattr(LocalFiles, "open", open_file)
+    patch.setattr(LocalFiles, "list", list_files)
+    patch.setattr(LocalFiles, "is_same", is_same)
 
 
-@pytest.mark.parametrize("moment", range(1, 14))
+@pytest.mark.parametrize("moment", range(1, 40))
 def test_current_that_is_renamed_as_it_is_looked_at_is_read_once_though_new_files_come_all_the_time(
     queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
@@ -244,40 +198,26 @@ def test_current_that_is_renamed_as_it_is_looked_at_is_read_once_though_new_file
     write_files(queue, [("current", b"".join(older[:4]))])
     found = looks.texts()
     write_files(queue, [("current", b"".join(older))])
-    listed, digested, come = LocalPlace.list, LocalPlace.digest, count(-100)
+    steps, come = count(1), count(-5000)
 
-    def list_and_add(self: LocalPlace, path: str = "") -> list[Entry]:
-        found = listed(self, path)
-        if path == "h/q":
-            number = next(come)
-            write_files(queue, [(name(number), b"".join(log(number, 1)))])
-        return found
-
-    def digest_and_rotate(self: LocalPlace, path: str, start: int, size: int) -> str:
-        """Rename `current` when it was found to be the file that it was."""
-        found = digested(self, path, start, size)
-        if path == "h/q/current" and (queue / name(moment - 101)).exists() and not (queue / name(9)).exists():
+    def step() -> None:
+        """A file comes at each step; at `moment`, `current` is renamed."""
+        number = next(come)
+        write_files(queue, [(name(number), b"".join(log(number, 1)))])
+        if next(steps) == moment:
             (queue / "current").rename(queue / name(9))
             (queue / "current").write_bytes(b"".join(newer))
-        return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalPlace, "list", list_and_add)
-        patch.setattr(LocalPlace, "digest", digest_and_rotate)
-        for _ in range(2):
+        at_each_call(patch, step)
+        found += looks.texts()
+        if not (queue / name(9)).exists():
             found += looks.texts()
     assert (queue / name(9)).exists()
     found += looks.texts()
     read = Counter(number for number in numbers(found) if number >= 0)
     assert read == dict.fromkeys([*range(10), *range(100, 130)], 1)
     assert looks.read() == []
-
-
-def test_links_and_pipes_beside_the_hosts_are_passed_by(queue: Path, looks: Looks) -> None:
-    write_files(queue, [("current", b"".join(log(0, 3)))])
-    (queue.parents[1] / "loop").symlink_to("loop")
-    os.mkfifo(queue.parents[1] / "fifo")
-    assert numbers(looks.texts()) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("how", ["", "gz"])
@@ -315,15 +255,11 @@ def test_current_goes_on_though_no_stamp_of_it_was_read_and_there_is_a_new_file(
     assert len(found) == 8
 
 
-@pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("how", ["gz", "xz", "zst"])
 @pytest.mark.parametrize("ending", ["s", "s.{}", "u.{}"])
 def test_a_log_that_was_read_in_part_goes_on_where_it_was_though_it_was_rotated_and_compressed_since(
-    queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch, how: str, ending: str, kept: bool
+    queue: Path, looks: Looks, how: str, ending: str
 ) -> None:
-    if not kept:
-        monkeypatch.setattr(sources, "_KEPT", 0)
-        monkeypatch.setattr(sources, "KEPT_MAX", 0)
     whole = b"".join(log(0, 20))
     half = whole.index(b"end msg 7") + 4
     write_files(queue, [("current", whole[:half])])
@@ -332,7 +268,7 @@ def test_a_log_that_was_read_in_part_goes_on_where_it_was_though_it_was_rotated_
     found = looks.read()
     assert [line.torn for line in found] == [False] * 15
     assert numbers([line.text[26:] for line in found]) == list(range(7, 22))
-    assert [line.number for line in found] == [None, *range(9, 21), 1, 2]
+    assert [line.number for line in found] == [*range(8, 21), 1, 2]
     assert looks.read() == [] and looks.warnings == []
 
 
@@ -384,47 +320,195 @@ def test_a_compressed_log_to_which_another_is_appended_goes_on_behind_the_first(
     assert numbers(looks.texts()) == list(range(5, 10)) and looks.read() == []
 
 
-def test_a_copy_of_a_log_that_itself_goes_on_does_not_take_its_place(queue: Path, looks: Looks) -> None:
-    whole = b"".join(log(0, 20))
-    half = whole.index(b"end msg 7") + 4
-    write_files(queue, [("current", whole[:half])])
-    assert numbers(looks.texts()) == list(range(7))
-    write_files(queue, [("copy.gz", gzip.compress(whole[: half + 200])), ("current", whole)])
-    found = looks.read()
-    assert numbers([line.text[26:] for line in found])[:13] == list(range(7, 20))
-
-
-def test_a_compressed_log_is_unpacked_once_if_it_is_small(
-    queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("lines", [20, 90])
+@pytest.mark.parametrize("ending", [0, 5])
+def test_a_copy_of_a_log_that_itself_goes_on_does_not_take_its_place(
+    queue: Path, looks: Looks, lines: int, ending: int
 ) -> None:
-    from spark.logs import packed as packing
+    whole = b"".join(log(0, lines + 1))
+    half, end = whole.index(b"end msg %d" % (lines // 2)) + ending, whole.index(b"end msg %d" % lines) + ending
+    write_files(queue, [("current", whole[:half])])
+    assert numbers(looks.texts()) == list(range(lines // 2))
+    write_files(queue, [("copy.gz", gzip.compress(whole[:half])), ("current", whole[:end])])
+    assert numbers(looks.texts()) == [*range(lines // 2, lines), *range(lines // 2)]
+    write_files(queue, [("another", whole[:end]), ("current", whole)])
+    found = looks.read()
+    # What follows is said once more, as of any file.
+    assert numbers([line.text[26:] for line in found if not line.torn]) == [lines, *range(lines)]
+    assert looks.read() == [] and looks.warnings == []
 
-    opened: list[str] = []
-    unpack = packing.unpack
 
-    def note(how: str, raw: object) -> object:
-        opened.append(how)
-        return unpack(how, raw)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(packing, "unpack", note)
-    write_files(queue, [(name(9, "s.gz"), gzip.compress(b"".join(log(0, 10))))])
-    assert numbers(looks.texts()) == list(range(10)) and opened == ["gzip"]
+def test_old_files_that_are_brought_back_do_not_come_between_the_halves_of_a_line_of_current(
+    queue: Path, looks: Looks
+) -> None:
+    whole = b"".join(log(100, 5))
+    write_files(queue, [("current", whole[:100])])
+    assert numbers(looks.texts()) == [100, 101]
+    back = b"".join(log(0, 40))
+    write_files(queue, [(name(20), back[:800]), (name(40, "s.gz"), gzip.compress(back[800:-5]))])
+    found = looks.read()
+    assert numbers([line.text[26:] for line in found[:-1]]) == list(range(39)) and found[-1].torn
+    write_files(queue, [("current", whole)])
+    assert numbers(looks.texts()) == [102, 103, 104]
 
 
 @pytest.mark.parametrize("how", ["", "gz"])
-def test_the_beginning_of_a_line_without_end_is_a_bad_line_at_once(queue: Path, looks: Looks, how: str) -> None:
-    content = b"".join(log(0, 3)) + b"x" * (5 << 20)
-    write_files(queue, [("current", packed(how, content) if how else content)])
+def test_a_line_that_is_too_long_is_one_bad_line_when_it_ends_in_however_many_builds_it_came(
+    queue: Path, looks: Looks, how: str
+) -> None:
+    content, found = b"".join(log(0, 3)), []
+    for more in (b"x" * 600_000, b"x" * 600_000, b"x" * (5 << 20), b"yy\n" + b"".join(log(4, 2))):
+        content += more
+        write_files(queue, [("current", packed(how, content) if how else content)])
+        found += looks.read()
+        # What is kept of it has a bound.
+        assert len(str(looks.state)) < 1_500_000
+    assert [(line.torn, line.number) for line in found] == [(number == 4, number) for number in range(1, 7)]
+    assert found[3].text == b"x" * (1 << 20) and looks.read() == []
+
+
+def test_lines_behind_a_block_of_nuls_are_read_though_these_are_many(queue: Path, looks: Looks) -> None:
+    """As a file reads that lost its blocks when the power failed."""
+    lines = log(0, 4)
+    write_files(queue, [("current", lines[0] + b"\0" * (3 << 20) + b"".join(lines[1:]))])
     found = looks.read()
-    assert [(line.torn, line.number) for line in found] == [(False, 1), (False, 2), (False, 3), (True, 4)]
-    assert found[-1].text == b"x" * (1 << 20) and looks.read() == []
-    more = content + b"yy\n" + b"".join(log(3, 2))
-    write_files(queue, [("current", packed(how, more) if how else more)])
-    assert [line.text[-9:] for line in looks.read()] == [b"yy", b"end msg 3", b"end msg 4"]
+    assert [line.text[-26 - 9 :].lstrip(b"\0") for line in found] == [line[:-1] for line in lines]
+    assert not any(line.torn for line in found) and len(found[1].text) < 100
 
 
-def test_a_line_that_grows_too_long_over_builds_is_given_up(queue: Path, looks: Looks) -> None:
-    for size in (600_000, 1_200_000):
-        write_files(queue, [("current", b"".join(log(0, 1)) + b"x" * size)])
+@pytest.mark.parametrize("moment", range(1, 30))
+@pytest.mark.parametrize("ending", ["s", "s.gz"])
+def test_a_file_that_is_renamed_while_it_is_read_about_is_read_before_the_next_ones(
+    queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch, moment: int, ending: str
+) -> None:
+    """As svlogd calls it .u until its processor has done, and as an administrator compresses it."""
+    whole = b"".join(log(0, 60))
+    cut = whole.index(b"end msg 30") + 4
+    write_files(queue, [(name(30, "u"), whole[:cut]), ("current", whole[cut:-30])])
+    steps = count(1)
+
+    def step() -> None:
+        if next(steps) == moment:
+            (queue / name(30, "u")).unlink()
+            write_files(queue, [(name(30, ending), packed(ending[2:], whole[:cut]))])
+
+    with monkeypatch.context() as patch:
+        at_each_call(patch, step)
         found = looks.read()
-    assert [line.torn for line in found] == [True]
+    write_files(queue, [("current", whole[cut:])])
+    found += looks.read()
+    assert [line.text + b"\n" for line in found] == log(0, 60) and not any(line.torn for line in found)
+    assert looks.warnings == []
+
+
+@pytest.mark.parametrize("moment", range(1, 20))
+def test_a_file_that_is_removed_before_it_is_read_is_told_and_the_others_are_read(
+    queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    files = [(name(4), b"".join(log(0, 5))), (name(9), b"".join(log(5, 5))), ("current", b"".join(log(10, 5)))]
+    write_files(queue, files)
+    steps = count(1)
+
+    def step() -> None:
+        if next(steps) == moment:
+            (queue / name(4)).unlink()
+
+    with monkeypatch.context() as patch:
+        at_each_call(patch, step)
+        found = numbers(looks.texts())
+    if found[0]:
+        assert found == list(range(5, 15))
+        assert looks.warnings in ([], [f"{queue / name(4)}: it was removed before it was read"])
+    else:
+        assert found == list(range(15)) and looks.warnings == []
+
+
+def test_names_and_a_compressed_twin_of_a_file_are_one_file(queue: Path, looks: Looks) -> None:
+    """As gzip leaves it while it is at work, its own file being half written."""
+    whole = b"".join(log(0, 3000))
+    twin = gzip.compress(whole)
+    write_files(queue, [(name(2999), whole), (name(2999, "s.gz"), twin[: len(twin) // 2])])
+    assert numbers(looks.texts()) == list(range(3000)) and looks.warnings == []
+    (queue / name(2999)).unlink()
+    write_files(queue, [(name(2999, "s.gz"), twin)])
+    assert looks.read() == [] and looks.warnings == []
+
+
+def test_a_torn_line_is_told_though_the_next_file_has_but_a_part_of_its_first_stamp_yet(
+    queue: Path, looks: Looks
+) -> None:
+    lines = log(0, 6)
+    write_files(queue, [(name(2), b"".join(lines[:3])[:-8]), ("current", lines[3][:9])])
+    found = looks.read()
+    write_files(queue, [("current", b"".join(lines[3:]))])
+    found += looks.read()
+    assert [line.torn for line in found] == [False, False, True, False, False, False]
+    assert numbers([line.text[26:] for line in found[3:]]) == [3, 4, 5]
+
+
+def test_a_damaged_archive_goes_on_with_a_whole_line_once_it_is_mended(
+    queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark.logs.reading.BLOCK", 1000)
+    whole = gzip.compress(b"".join(log(0, 20_000)), 1)
+    write_files(queue, [(name(19_999, "s.gz"), whole[: len(whole) // 2]), ("current", b"".join(log(20_000, 2)))])
+    first = looks.read()
+    assert "its compressed content is damaged" in looks.warnings[0] and len(first) > 100
+    (queue / name(19_999, "s.gz")).write_bytes(whole)
+    found = first + looks.read()
+    assert not any(line.torn for line in found) and looks.warnings == []
+    assert sorted(numbers([line.text[26:] for line in found])) == list(range(20_002))
+
+
+def test_files_with_equal_first_stamps_and_lines_are_each_read(queue: Path, looks: Looks) -> None:
+    """As where a clock steps back to where it was, and a queue says what it said."""
+    first, second = log(0, 20) + log(100, 10), log(0, 20) + log(200, 10)
+    write_files(queue, [(name(200), b"".join(first))])
+    assert len(looks.read()) == 30
+    write_files(queue, [(name(300), b"".join(second)), ("current", b"".join(log(0, 20)))])
+    assert numbers(looks.texts()) == [*range(20), *range(200, 210), *range(20)]
+    write_files(queue, [("current", b"".join(log(0, 20) + log(300, 2)))])
+    assert numbers(looks.texts()) == [300, 301]
+    assert looks.read() == []
+
+
+@pytest.mark.parametrize("how", ["", "gz"])
+def test_parts_of_one_long_line_are_each_read_though_they_begin_alike_and_are_long(
+    queue: Path, looks: Looks, how: str
+) -> None:
+    line = lines_of([(BEGIN, "x" * 20_000)])[0]
+    found = []
+    for number, cut in enumerate(range(3000, 21_000, 3000)):
+        write_files(queue, [(name(number, f"s.{how}" if how else "s"), packed(how, line[cut - 3000 : cut]))])
+        found += looks.read()
+    write_files(queue, [("current", line[18_000:] + b"".join(log(1, 1)))])
+    found += looks.read()
+    assert [len(one.text) for one in found] == [20_026, 35] and not any(one.torn for one in found)
+
+
+def test_clock_steps_inside_and_across_files_change_no_order(queue: Path, looks: Looks) -> None:
+    files = [(9, log(5, 5) + log(0, 3)), (10, log(3, 2) + log(20, 2)), (22, log(1, 4))]
+    write_files(queue, [(name(last), b"".join(lines)) for last, lines in files])
+    assert numbers(looks.texts()) == [*range(5, 10), *range(3), 3, 4, 20, 21, *range(1, 5)]
+    assert looks.warnings == []
+
+
+@pytest.mark.parametrize("called", ["mail.log", "current", name(5)])
+def test_a_file_without_stamps_is_refused_by_its_name(queue: Path, looks: Looks, called: str) -> None:
+    write_files(queue, [(called, b"Jan  2 03:04:05 a postfix/smtp[1]: hello\n" * 9)])
+    with pytest.raises(SourceError, match=f"{called}: its lines have no TAI64N stamps; expected is"):
+        looks.read()
+
+
+def test_thousands_of_files_are_read_once_and_again_not_when_all_of_them_are_compressed(
+    queue: Path, looks: Looks
+) -> None:
+    for number in range(3000):
+        write_files(queue, [(name(number), log(number, 1)[0])])
+    assert numbers(looks.texts()) == list(range(3000))
+    for number in range(3000):
+        (queue / name(number)).unlink()
+        write_files(queue, [(name(number, "s.gz"), gzip.compress(log(number, 1)[0]))])
+    write_files(queue, [("current", log(3000, 1)[0])])
+    assert numbers(looks.texts()) == [3000]
+    assert looks.read() == [] and looks.warnings == []
