@@ -236,10 +236,12 @@ class Reading:
         found = {}
         for log in looks:
             heads = {_hash(log.head[:size]) for size in sizes if size <= len(log.head)}
-            found[log.name] = [
+            same = [
                 name for head in heads for name in by_head.get(head, ())
                 if _is_sure(self._known[name], log) or _may_be_called(name, log.name)
             ] + [name for name in tails if self._is_tail(self._known[name], log)]  # fmt: skip
+            # Of several that begin alike it is the one with its name.
+            found[log.name] = [name for name in same if _stem(name) == _stem(log.name)] or same
         return found
 
     def _is_removed(self, name: str) -> bool:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from spark.logs import reading
@@ -49,6 +49,11 @@ def logs(draw: st.DrawFn) -> list[tuple[int, bytes]]:
     return lines
 
 
+@example(
+    [(BEGIN, f"{stamp(BEGIN)} new msg 5\n".encode())],
+    [("write", 2), ("rotate", "s"), ("write", 1), ("rotate", "u"), ("write", 1), ("build",), ("finish", "gz")],
+    64,
+)
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=amount(300, 20_000))
 @given(logs(), st.lists(DO, max_size=40), st.sampled_from((64, 700, 1 << 22)))
 def test_a_log_is_read_as_in_one_pass(

@@ -69,8 +69,7 @@ def test_what_multilog_and_svlogd_themselves_rotate_is_read(tmp_path: Path) -> N
         directory.mkdir(parents=True)
         (directory / "config").write_text("s4096\nn0\n")
         subprocess.run(command, cwd=directory, input=b"".join(lines_of(world.lines)), check=True, timeout=60)
-        files = [path.read_bytes() for path in directory.glob("@*.s")]
-        assert len(files) > 5
+        assert len(list(directory.glob("@*.s"))) > 5
         expected.add(world.truth)
     lake = Lake(tmp_path / "lake")
     lake.feed(tmp_path / "logs")

@@ -48,11 +48,9 @@ def test_a_log_that_is_cut_anywhere_makes_the_same_tables(way: str) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1200)
-@settings(SLOW, max_examples=1)  # Of 51 batches: minutes.
+@settings(SLOW, max_examples=10)  # Of 51 batches.
 @given(st.integers(0, 2**20), st.lists(CUTS, min_size=50, max_size=50, unique=True), st.sampled_from(list(WAYS)))
-def test_a_log_that_is_cut_at_50_places_makes_the_same_tables(
-    seed: int, cuts: list[int], way: str
-) -> None:
+def test_a_log_that_is_cut_at_50_places_makes_the_same_tables(seed: int, cuts: list[int], way: str) -> None:
     assume(max(cuts) > 2**20)  # What hypothesis tries first is the least of each.
     cut_and_compare(seed, cuts, way, 200)
 
@@ -61,9 +59,7 @@ def test_a_log_that_is_cut_at_50_places_makes_the_same_tables(
 @pytest.mark.timeout(1200)
 @settings(SLOW, max_examples=10)
 @given(st.integers(0, 2**20), st.lists(CUTS, min_size=1, max_size=6), st.sampled_from(list(WAYS)))
-def test_a_damaged_log_that_is_cut_makes_what_the_reference_reads(
-    seed: int, cuts: list[int], way: str
-) -> None:
+def test_a_damaged_log_that_is_cut_makes_what_the_reference_reads(seed: int, cuts: list[int], way: str) -> None:
     rng = random.Random(seed)
     files = damage(rotated(World(seed, "alpha", "main").run(150).lines, rng, 4, 0.0), rng)
     log = b"".join(data for _, data in files)

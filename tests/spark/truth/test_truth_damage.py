@@ -24,7 +24,6 @@ def write_damaged(logs: Path, seeds: range, steps: int) -> Truth:
     return expected
 
 
-# Each stream in one go, and in segments of so many bytes that are matched by themselves and joined.
 def test_damaged_logs_make_what_the_reference_reads_in_them(tmp_path: Path) -> None:
     expected = write_damaged(tmp_path / "logs", range(12), 150)
     lake = Lake(tmp_path / "lake")
