@@ -153,10 +153,7 @@ class Reading:
                     self._at_work[name] = stack.enter_context(self._files.open(self._path(name)))
                 except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                     continue
-            listed = choose_logs(self._files.list(self._below))
-            names = {packed.base_name(one.name): one.name for one in reversed(listed) if _NAME.match(one.name)}
-            # While an administrator compresses a log it has two names, and one of them may not be whole.
-            found = [one for one in listed if names.get(packed.base_name(one.name), one.name) == one.name]
+            found = choose_logs(self._files.list(self._below))
             at_work = [one.name for one in found if one.name in _AT_WORK]
             if all(name in self._at_work for name in at_work) and all(
                 self._files.is_same(file, self._path(name)) for name, file in self._at_work.items()
@@ -198,18 +195,20 @@ class Reading:
                 except packed.Damaged as error:
                     self._say_damaged(entry.name, error)
         found = self._find_earlier(looks)
-        taken = names.difference(_AT_WORK)
-        taken |= {log.name for log in looks if log.name in found[log.name] and _is_sure(self._known[log.name], log)}
+        own, claimed = names.difference(_AT_WORK), set[str]()
+        own |= {log.name for log in looks if log.name in found[log.name] and _is_sure(self._known[log.name], log)}
         goes_on, new = [], []
         after = {name: one for name, one in self._known.items() if name in names}
         now_called = {name: name for name in after if name not in found}
         for log in looks:
-            name = self._earlier(log.name, found, taken)
+            name = self._earlier(log.name, found[log.name], own, claimed)
             if name is None:
                 self._refuse_unstamped(log)
                 after[log.name] = Known(-1, 0, "", 0)
                 new.append(log)
                 continue
+            if name != log.name:
+                claimed.add(name)
             known = self._known[name]
             is_new = log.packed or log.entry.size > known.read or log.name in _AT_WORK
             after[log.name] = replace(known, size=-1 if is_new else log.entry.size)
@@ -278,18 +277,18 @@ class Reading:
         finally:
             self._close(entry.name, raw)
 
-    def _earlier(self, name: str, found: Mapping[str, Sequence[str]], taken: set[str]) -> str | None:
-        """Return by which name a file was read before, None if it was not. taken: names of files that go on.
+    def _earlier(self, name: str, same: Sequence[str], own: set[str], claimed: set[str]) -> str | None:
+        """Return by which name a file was read before, None if it was not.
 
-        Of few bytes, or of a part of a line, it is doubtful which file they were: then its name must be one that it may
-        have got, and a file at work gives way to one with a new name, which is what it was renamed to.
+        same: those that it may have had. own: names of files that surely keep theirs. claimed: names from which
+        another file was renamed. Of few bytes, or of a part of a line, it is doubtful which file they were: then a
+        file at work gives way to one with a new name, which is what it was renamed to.
         """
-        same = found[name]
-        renamed = any(name in others for other, others in found.items() if other not in self._known)
-        if name in same and (name in taken or not renamed):
+        if name in same and (name in own or name not in claimed):
             return name
         # One that is there still is another file, of which this is a copy: then its lines are repeats.
-        gone = [one for one in same if one != name and (one not in taken or _stem(one) == _stem(name))]
+        other = own | claimed
+        gone = [one for one in same if one != name and (one not in other or _stem(one) == _stem(name))]
         return max(gone, key=lambda one: self._known[one].read, default=None)
 
     def _is_tail(self, known: Known, log: _Log) -> bool:

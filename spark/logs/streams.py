@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from queue_base.errors import reason
+from spark.logs.packed import base_name
 from spark.runtime.files import Entry, Files, LocalFiles
 
 Stream: TypeAlias = tuple[str, str]  # Host and queue.
@@ -65,9 +66,15 @@ def find_streams(files: Files, host: str | None, queue: str | None, warnings: li
 
 
 def choose_logs(entries: list[Entry]) -> list[Entry]:
-    """Return the logs among what is in a directory, in their order; empty ones are left out."""
-    found = [one for one in entries if not one.is_directory and one.size and is_log(one.name)]
-    return sorted(found, key=lambda one: (one.name == "current", one.name))
+    """Return the logs among what is in a directory, in their order; empty ones are left out.
+
+    While a rotated log is compressed it has two names, and the compressed one may not be whole: it is left out.
+    """
+    found = {one.name: one for one in entries if not one.is_directory and one.size and is_log(one.name)}
+    twins = {name for name in found if name.startswith("@") and base_name(name) != name and base_name(name) in found}
+    return sorted(
+        (one for one in found.values() if one.name not in twins), key=lambda one: (one.name == "current", one.name)
+    )
 
 
 def is_log(name: str) -> bool:

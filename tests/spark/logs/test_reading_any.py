@@ -54,6 +54,11 @@ def logs(draw: st.DrawFn) -> list[tuple[int, bytes]]:
     [("write", 2), ("rotate", "s"), ("write", 1), ("rotate", "u"), ("write", 1), ("build",), ("finish", "gz")],
     64,
 )
+@example(
+    [(BEGIN, f"{stamp(BEGIN)} xx\n".encode())],
+    [("write", 27), ("rotate", "s"), ("write", 1), ("build",), ("rotate", "s"), ("write", 1), ("rotate", "s")],
+    64,
+)
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=amount(300, 20_000))
 @given(logs(), st.lists(DO, max_size=40), st.sampled_from((64, 700, 1 << 22)))
 def test_a_log_is_read_as_in_one_pass(
