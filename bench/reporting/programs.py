@@ -41,8 +41,7 @@ with Sessions() as sessions:
 # A build on a cluster of executors of one core each, all on this machine, after a job for which they all begin and load
 # what they need. Tells the seconds of each phase. Words: logs, lake, executors, a directory for Spark's own files.
 CORES = _HEAD + """
-from spark.lake.build import DRIVER_SETTING
-from spark.runtime.executors import run_on_executors
+from spark.runtime.executors import run_tasks
 
 import pyspark, shutil
 
@@ -50,13 +49,13 @@ logs, lake, cores, scratch = sys.argv[1:]
 os.environ["SPARK_LOCAL_DIRS"] = scratch
 # Where workers in the driver's own process have the directories of their executors, whatever one asks for.
 work = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "work"
-settings = {DRIVER_SETTING: "0", "spark.driver.memory": "512m", "spark.executor.memory": "512m"}
+settings = {"spark.driver.memory": "512m", "spark.executor.memory": "512m"}
 settings |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.locality.wait": "0"}
 
-def load(number):
-    import spark.lake.matching
+def load(given):
+    import spark.lake.stage
     time.sleep(1)
-    return os.getppid()
+    return given
 
 class Phases(Progress):
     def __init__(self):
@@ -68,7 +67,7 @@ class Phases(Progress):
         self.name, self.begun = name, time.monotonic()
 
 with Sessions(f"local-cluster[{cores},1,512]", settings) as sessions:
-    list(run_on_executors(sessions.get(), load, range(int(cores) * 2)))
+    run_tasks(sessions.get(), load, [b""] * (int(cores) * 2))
     directory = work / sessions.get().sparkContext.applicationId
     phases = Phases()
     build(Order(logs, lake, settings=settings), sessions, phases)

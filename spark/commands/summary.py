@@ -34,6 +34,8 @@ def describe_build(summary: Summary) -> str:
         lines.append(f"quarantined: {text} cannot be read; the table quarantine has the reason")
     if summary.rows:
         lines.append("rows: " + ", ".join(f"{table} {number:,}" for table, number in summary.rows.items()))
+    if summary.application:
+        lines.append(f"Spark: application {summary.application}, 1 stage, {summary.tasks} tasks")
     if summary.expired:
         lines.append(f"expired: {summary.expired:,} files")
     if summary.compacted:

@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any, Protocol
 
 from queue_base.errors import Permanent, Temporary, reason
+from spark.lake.data_files import RowWriter, read_files, read_streams
 from spark.lake.lake import Conflict, Lake, Written, make_lake, open_lake
 from spark.lake.old import take_over
-from spark.lake.rows import RowWriter, read_files, read_streams
 from spark.lake.stage import Stage, StreamResult, StreamTask, TaskResult, match_pickled, without
-from spark.logs.streams import Found, SourceError, Stream, find_streams
+from spark.logs.streams import SourceError, Stream, StreamLogs, find_streams
 from spark.runtime.errors import JAVA_ERRORS, java_reason
 from spark.runtime.files import Files, open_files, store_settings
 from spark.runtime.progress import Progress
@@ -37,6 +37,9 @@ class Runner(Protocol):
 
     def cores(self) -> int:
         """Return how many tasks run at once."""
+
+    def application(self) -> str:
+        """Return the id of the application of Spark's."""
 
     def run(self, work: Callable[[bytes], bytes], given: Sequence[bytes], progress: Progress) -> list[bytes]:
         """Return what work makes of each of the given, one task each, in any order."""
@@ -64,7 +67,8 @@ class Order:
 class Summary:
     """What a build did: lines read by kind (see docs/logs.md), files and bytes, rows added by table, files dropped.
 
-    warnings: logs that could not be read, or are out of order. version: of the lake after it.
+    warnings: logs that could not be read, or are out of order. version: of the lake after it. application: the id of
+    Spark's, and tasks: how many its stage had; where nothing was new there was none.
     """
 
     files: int = 0
@@ -77,6 +81,8 @@ class Summary:
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
     version: int = 0
+    application: str = ""
+    tasks: int = 0
 
 
 def build(order: Order, runner: Runner, progress: Progress) -> Summary:
@@ -157,6 +163,7 @@ class _Build:
         if not tasks:
             return lake, summary
         done = self._match(lake, tasks, sizes)
+        summary.application, summary.tasks = self._runner.application(), len(done)
         results = [one for task in done for one in task.streams]
         changed = {one.stream for one in results if one.changed and not one.trouble}
         _sum_up(summary, results, known)
@@ -179,7 +186,7 @@ class _Build:
         self, roots: Sequence[Files], known: Mapping[Stream, Any], summary: Summary
     ) -> tuple[list[StreamTask], list[int]]:
         """Return the streams that may have something new, and about how many bytes that is, the largest first."""
-        found: dict[Stream, tuple[Files, Found]] = {}
+        found: dict[Stream, tuple[Files, StreamLogs]] = {}
         for number, logs in enumerate(roots):
             queue = self._order.queue if not number else SMTPD_QUEUE
             try:

@@ -15,8 +15,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from queue_base.errors import Permanent
+from spark.lake.data_files import RowWriter, read_rows
 from spark.lake.lake import OLD_MANIFESTS, Lake
-from spark.lake.rows import RowWriter, read_rows
 from spark.logs.reading import old_head
 from spark.match.rows import fill
 from spark.runtime.files import LocalFiles

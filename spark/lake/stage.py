@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_base.errors import Failure, reason
+from spark.lake.data_files import RowWriter, read_files, read_rows
 from spark.lake.lake import Written, date_of
-from spark.lake.rows import RowWriter, read_files, read_rows
 from spark.logs.reading import Reading
 from spark.logs.streams import SourceError, Stream
 from spark.match import Matcher, State

@@ -22,20 +22,20 @@ class SourceError(Exception):
     """Logs that cannot be read: missing, not stamped, two directories for one stream. The text is the reason alone."""
 
 
-class Found(NamedTuple):
+class StreamLogs(NamedTuple):
     """A stream that is there: its directory below LOGS, and its logs in the order of their names, `current` last."""
 
     below: str
     logs: list[Entry]
 
 
-def find_streams(files: Files, host: str | None, queue: str | None, warnings: list[str]) -> dict[Stream, Found]:
+def find_streams(files: Files, host: str | None, queue: str | None, warnings: list[str]) -> dict[Stream, StreamLogs]:
     """Return the streams, in the order of their directories.
 
     host and queue name what the directories do not: of LOGS/x, x is the host, or the queue where only host is given.
     A directory that cannot be a stream is passed by with a warning, if there are others; if not, SourceError.
     """
-    places: dict[Stream, list[Found]] = {}
+    places: dict[Stream, list[StreamLogs]] = {}
     troubles: list[str] = []
     for found in sorted(_find_places(files, warnings)):
         parts = found.below.split("/") if found.below else []
@@ -87,7 +87,7 @@ def _is_text(name: str) -> bool:
     return all(not "\ud800" <= letter <= "\udfff" for letter in name)
 
 
-def _find_places(files: Files, warnings: list[str]) -> Iterator[Found]:
+def _find_places(files: Files, warnings: list[str]) -> Iterator[StreamLogs]:
     """Yield each directory that has logs. One that is in itself, by a link, is not looked at again."""
     left: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
     while left:
@@ -109,7 +109,7 @@ def _find_places(files: Files, warnings: list[str]) -> Iterator[Found]:
         warnings += (f"{error.filename} is passed by: {reason(error)}" for error in unread)
         # An empty `current` makes a stream, too: its log is to come.
         if any(not one.is_directory and is_log(one.name) for one in entries):
-            yield Found(below, choose_logs(entries))
+            yield StreamLogs(below, choose_logs(entries))
         for one in entries:
             if one.is_directory and not one.name.startswith("."):
                 left.append((posixpath.join(below, one.name), above))

@@ -22,8 +22,8 @@ from pyspark.sql.types import (
 )
 
 from queue_base.errors import Failure, Permanent, Temporary
+from spark.lake.data_files import read_streams
 from spark.lake.lake import open_lake
-from spark.lake.rows import read_streams
 from spark.lake.tables import read_table
 from spark.reports.engine import Result, check_columns, write_text
 from spark.reports.functions import FUNCTIONS

@@ -134,6 +134,10 @@ class Sessions:
 
         return cores(self.get())
 
+    def application(self) -> str:
+        """Return the id of the application of Spark's. Raises as start_session."""
+        return self.get().conf.get("spark.app.id") or ""
+
     def run(self, work: Callable[[bytes], bytes], given: Sequence[bytes], progress: Progress) -> list[bytes]:
         """Return what work makes of each of the given, one task each, in any order. Raises as run_tasks."""
         from spark.runtime.executors import run_tasks

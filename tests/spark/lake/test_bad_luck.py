@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from queue_base.errors import Permanent, Usage
-from spark.lake.build import DRIVER_SETTING, Order, build
 from spark.lake.newest import open_local
-from spark.logs import reader, sources
 from spark.logs.plan import Part, SourceError
 from spark.logs.reader import read_lines
 from spark.logs.segments import cut
-from spark.match.lines import Lines
 from spark.runtime.places import LocalPlace
+
+from queue_base.errors import Permanent, Usage
+from spark.lake.build import DRIVER_SETTING, Order, build
+from spark.logs import reader, sources
+from spark.match.lines import Lines
 from spark.runtime.progress import Progress
 from support.spark.logs.log_lake import Lake
 from support.spark.logs.scripted_logs import NoSpark

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spark.lake.matching import match_segment
+from spark.lake.newest import open_local
 
 from queue_base.errors import Permanent, Temporary
 from spark.commands.summary import print_build
 from spark.lake import batch
 from spark.lake.build import Summary
-from spark.lake.matching import match_segment
-from spark.lake.newest import open_local
 from spark.match import Matcher, State, smtp_log
 from support.spark.logs.log_lake import Lake
 

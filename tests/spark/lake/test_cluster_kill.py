@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pytest
-
-from spark.lake.build import DRIVER_SETTING
 from spark.lake.newest import open_local
 from spark.lake.parquet import read_files
+
+from spark.lake.build import DRIVER_SETTING
 from spark.tables.columns import COLUMNS
 from support.processes.suite import program
 from support.spark.logs.log_lake import Lake

@@ -4,12 +4,12 @@ import posixpath
 from pathlib import Path
 
 import pytest
-
-from spark.lake import update
 from spark.lake.manifest import Manifest
 from spark.lake.newest import find_manifest, manifest_path
 from spark.lake.update import Update, make_lake, prepare
 from spark.runtime.places import LocalPlace, Place
+
+from spark.lake import update
 from support.spark.crashing_storage import counting
 from support.spark.logs.scripted_logs import Crash, CrashAt, ScriptedLake, message, pending
 

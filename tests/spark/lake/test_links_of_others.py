@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from spark.lake.lock import LOCK, locked
+from spark.runtime.places import LocalPlace
 
 from queue_base.errors import Temporary
-from spark.lake.lock import LOCK, locked
 from spark.page.write import replace
-from spark.runtime.places import LocalPlace
 from support.queues.others import give
 
 

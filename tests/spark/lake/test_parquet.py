@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spark.lake.parquet import PLAIN_ROWS, TableWriter, read_file, read_files
+from spark.tables.partitions import escape_name
 
 from queue_base.errors import Permanent
 from spark.lake import parquet
-from spark.lake.parquet import PLAIN_ROWS, TableWriter, read_file, read_files
 from spark.match.rows import fill
 from spark.tables.arrow import ARROW
-from spark.tables.partitions import escape_name
 from support.spark.logs.scripted_logs import message, table_of
 
 TODAY = date(2026, 3, 4)
@@ -84,6 +84,7 @@ def test_a_lake_of_an_earlier_program_without_a_column_is_read(tmp_path: Path) -
 def test_spark_reads_the_same_rows(tmp_path: Path) -> None:
     from spark.lake.store import read_table
     from spark.runtime.places import LocalPlace
+
     from support.spark.session import session
 
     writer = TableWriter(str(tmp_path), "x", TODAY)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-
-from spark.lake import matching, pending
 from spark.lake.newest import open_local
 from spark.lake.pending import Pending
+
+from spark.lake import matching, pending
 from spark.match.state import Message, State
 from support.spark.logs.log_files import write_files
 from support.spark.logs.log_lake import Lake

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from spark.tables.schema import TABLES
 
 LOGS = (Path(__file__).resolve().parents[3] / "docs" / "logs.md").read_text()

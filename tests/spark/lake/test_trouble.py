@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-
-from queue_base.errors import Permanent, Temporary
 from spark.lake.lock import locked
 from spark.lake.manifest import VERSION, Manifest, NotAManifest, pack, unpack
 from spark.lake.newest import manifest_path, open_local
-from spark.runtime.errors import JAVA_ERRORS, java_reason, shorten
 from spark.runtime.places import LocalPlace
+
+from queue_base.errors import Permanent, Temporary
+from spark.runtime.errors import JAVA_ERRORS, java_reason, shorten
 from support.spark.logs.scripted_logs import ScriptedLake, message
 
 pytestmark = pytest.mark.together

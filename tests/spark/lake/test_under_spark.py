@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from spark.logs.segments import cut
+from spark.runtime.places import HadoopPlace, Place
 
 from queue_base.errors import Permanent
 from spark.lake import batch
 from spark.lake import build as build_module
 from spark.lake.build import DRIVER_SETTING, Order, Summary, build
-from spark.logs.segments import cut
 from spark.runtime import executors
-from spark.runtime.places import HadoopPlace, Place
 from spark.runtime.progress import Progress
 from spark.tables.columns import COLUMNS
 from support.spark.logs.log_files import damage, rotated, write_files

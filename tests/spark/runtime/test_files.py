@@ -6,10 +6,10 @@ import random
 from pathlib import Path
 
 import pytest
-
-from spark.logs import sources
 from spark.logs.plan import SourceError
 from spark.runtime.places import Entry, LocalPlace, Place, local_path, open_place
+
+from spark.logs import sources
 from support.spark.logs.log_files import rotated, write_files
 from support.spark.logs.log_world import World
 
@@ -20,6 +20,7 @@ HADOOP = pytest.param("hadoop", marks=pytest.mark.together)
 def hadoop(path: Path) -> Place:
     """Return a local directory as Hadoop has it; only `local` is not told, as of another machine's."""
     from spark.runtime.places import HadoopPlace
+
     from support.spark.session import session
 
     place = HadoopPlace(session(), str(path))

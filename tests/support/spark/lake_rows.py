@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 import pyarrow
 
+from spark.lake.data_files import RowWriter
 from spark.lake.lake import make_lake
-from spark.lake.rows import RowWriter
 from spark.match.rows import fill
 from spark.reports import REPORTS
 from spark.reports.duckdb_engine import DuckEngine

@@ -25,6 +25,9 @@ class InProcess:
     def cores(self) -> int:
         return 2
 
+    def application(self) -> str:
+        return "in-process"
+
     def run(self, work: Callable[[bytes], bytes], given: Sequence[bytes], progress: Progress) -> list[bytes]:
         self.ran += 1
         sent: Callable[[bytes], bytes] = pickle.loads(pickle.dumps(work))

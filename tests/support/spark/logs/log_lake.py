@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from spark.lake.build import Order, Summary, build
+from spark.lake.data_files import read_files
 from spark.lake.lake import date_of, open_lake
-from spark.lake.rows import read_files
 from spark.runtime.progress import Progress
 from spark.tables.arrow import ARROW
 from spark.tables.columns import COLUMNS
