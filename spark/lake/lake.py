@@ -1,6 +1,7 @@
 """The lake: one Delta table for all tables, so that a build's rows, and what it has read, are one version, or nothing.
 
-Only Delta's log is read and written here, for which neither pyarrow nor Spark is needed; spark.lake.data_files has the rows.
+Only Delta's log is read and written here, for which neither pyarrow nor Spark is needed; the rows are in
+spark.lake.data_files.
 
 It is stored by table and date: LAKE/tbl=messages/date=2026-01-02/NAME.parquet; a row's table and date are not in the
 file. Delta's log says which files count, and keeps earlier versions: what no longer counts stays for KEPT hours, for
