@@ -4,6 +4,7 @@ Names and sizes are those that loggers make; stamps stay, step and go back, and 
 """
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 from spark.logs import reading
 from support.plugins.amount import amount
 from support.spark.logs.log_files import stamp
-from support.spark.logs.log_looks import Looks
-from support.spark.logs.log_rotating import ENDINGS, RotatingLog
+from support.spark.logs.log_looks import Looks, ReadLine
+from support.spark.logs.log_rotating import WAYS, RotatingLog, Step, follow
 
 BEGIN = 1_700_000_000 * 10**9
 TEXTS = st.one_of(
@@ -24,19 +25,6 @@ TEXTS = st.one_of(
 )
 # Seconds and nanoseconds: many lines of one stamp, steps, a clock that is set back.
 STEPS = st.sampled_from((0, 0, 0, 1, 10**9, 3600 * 10**9, -1, -7200 * 10**9))
-HOWS = st.sampled_from(tuple(ENDINGS))
-DO = st.one_of(
-    st.tuples(st.just("write"), st.one_of(st.integers(0, 40), st.integers(0, 3000))),
-    st.tuples(st.just("write"), st.integers(0, 3000)),
-    st.tuples(st.just("rotate"), st.sampled_from(("s", "s", "u", "previous"))),
-    st.tuples(st.just("finish"), HOWS),
-    st.tuples(st.just("pack"), st.integers(0, 50), HOWS),
-    st.tuples(st.just("build")),
-    st.tuples(st.just("build")),
-    st.tuples(st.just("remove")),
-)
-
-
 @st.composite
 def logs(draw: st.DrawFn) -> list[tuple[int, bytes]]:
     """Draw lines, each with its time; a few have no stamp."""
@@ -60,20 +48,19 @@ def logs(draw: st.DrawFn) -> list[tuple[int, bytes]]:
     64,
 )
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=amount(300, 20_000))
-@given(logs(), st.lists(DO, max_size=40), st.sampled_from((64, 700, 1 << 22)))
+@given(logs(), WAYS, st.sampled_from((64, 700, 1 << 22)))
 def test_a_log_is_read_as_in_one_pass(
-    lines: list[tuple[int, bytes]], steps: list[tuple[object, ...]], size: int
+    lines: list[tuple[int, bytes]], steps: Sequence[Step], size: int
 ) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "BLOCK", size)
         log = RotatingLog(Path(directory) / "h" / "q", lines)
         looks = Looks(Path(directory) / "h" / "q")
-        found, is_read = [], True
-        for what, *how in [*steps, ("write", 1 << 20), ("build",)]:
-            if what == "build":
-                found += looks.read()
-                assert looks.warnings == [] and looks.read() == []
-                is_read = True
-            elif what != "remove" or is_read:  # What a logger removes unread is lost.
-                is_read &= not getattr(log, str(what))(*how)
+        found: list[ReadLine] = []
+
+        def build() -> None:
+            found.extend(looks.read())
+            assert looks.warnings == [] and looks.read() == []
+
+        follow(log, steps, build)
         assert [(line.text + b"\n", line.torn) for line in found] == [(line, False) for _, line in lines]

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from support.plugins.amount import amount
 from support.spark.logs.log_feeding import WAYS, pieces_of
 from support.spark.logs.log_files import damage, lines_of, rotated
 from support.spark.logs.log_lake import Lake
 from support.spark.logs.log_reference import read_stream
+from support.spark.logs.log_rotating import WAYS as WAYS_TO_ROTATE
+from support.spark.logs.log_rotating import RotatingLog, Step, follow
 from support.spark.logs.log_rows import Truth, agree
 from support.spark.logs.log_world import World
 
@@ -53,6 +56,25 @@ def test_a_log_that_is_cut_anywhere_makes_the_same_tables(way: str) -> None:
 def test_a_log_that_is_cut_at_50_places_makes_the_same_tables(seed: int, cuts: list[int], way: str) -> None:
     assume(max(cuts) > 2**20)  # What hypothesis tries first is the least of each.
     cut_and_compare(seed, cuts, way, 200)
+
+
+@pytest.mark.timeout(1200)
+@settings(SLOW, max_examples=amount(3, 100))
+@given(st.integers(0, 2**20), WAYS_TO_ROTATE)
+def test_a_log_that_is_rotated_and_compressed_in_any_way_makes_the_same_tables(seed: int, steps: list[Step]) -> None:
+    world = World(seed, "alpha", "main").run(100)
+    times = [time_ns for time_ns, _ in world.lines]
+    with TemporaryDirectory() as directory:
+        log = RotatingLog(
+            Path(directory) / "logs" / "alpha" / "main", list(zip(times, lines_of(world.lines), strict=True))
+        )
+        lake = Lake(Path(directory) / "lake")
+
+        def build() -> None:
+            lake.feed(Path(directory) / "logs")
+
+        follow(log, [("write", 1), *steps], build)
+        agree(world.truth, lake.truth())
 
 
 @pytest.mark.exhaustive

@@ -2,13 +2,29 @@
 
 import gzip
 import lzma
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
+from hypothesis import strategies as st
 
 from support.spark.logs.log_files import stamp
 
 ENDINGS = {"gz": ".gz", "xz": ".xz", "zst": ".zst", "": ""}
+Step: TypeAlias = tuple[object, ...]
+HOWS = st.sampled_from(tuple(ENDINGS))
+DO = st.one_of(
+    st.tuples(st.just("write"), st.one_of(st.integers(0, 40), st.integers(0, 3000))),
+    st.tuples(st.just("write"), st.integers(0, 3000)),
+    st.tuples(st.just("rotate"), st.sampled_from(("s", "s", "u", "previous"))),
+    st.tuples(st.just("finish"), HOWS),
+    st.tuples(st.just("pack"), st.integers(0, 50), HOWS),
+    st.tuples(st.just("build")),
+    st.tuples(st.just("build")),
+    st.tuples(st.just("remove")),
+)
+WAYS = st.lists(DO, max_size=40)
 
 
 def packed(how: str, data: bytes) -> bytes:
@@ -84,3 +100,14 @@ class RotatingLog:
         (self._directory / (name + ENDINGS[self._how.pop(name)])).unlink()
         del self.rotated[name]
         return True
+
+
+def follow(log: RotatingLog, steps: Sequence[Step], build: Callable[[], None]) -> None:
+    """Do these steps, write what is left, and build once more. What is not read yet is not removed."""
+    is_read = True
+    for what, *how in [*steps, ("write", 1 << 30), ("build",)]:
+        if what == "build":
+            build()
+            is_read = True
+        elif what != "remove" or is_read:
+            is_read &= not getattr(log, str(what))(*how)
