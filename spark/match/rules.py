@@ -75,9 +75,20 @@ class Rules:
     def new(self, at: int, number: int) -> None:
         message = self.messages.get(number)
         if message is None:
-            self.messages[number] = Message(number, at, (None, None, None, None, at, None))
+            self.begin(number, at, (None, None, None, None, at, None))
         elif message.facts[0] is not None or message.facts[4] is None:
             message.again_ns = at
+
+    def begin(self, number: int, at: int, facts: Facts) -> Message:
+        """A life of a number begins: the first one with this stamp, or another one."""
+        state = self.state
+        if at != state.begun_ns:
+            state.begun_ns, state.begun = at, {}
+        lives = state.begun[number] = state.begun.get(number, 0) + 1
+        message = self.messages[number] = Message(number, at, facts)
+        if lives > 1:
+            message.key = f"{message.key}.{lives}"
+        return message
 
     def info(self, at: int, number: int, size: int, sender: bytes, qp: int, uid: int) -> None:
         message = self.messages.get(number)
@@ -95,7 +106,7 @@ class Rules:
                 if told:
                     return
         if message is None:
-            message = self.messages[number] = Message(number, begin, (qp, uid, sender, size, begin, at))
+            message = self.begin(number, begin, (qp, uid, sender, size, begin, at))
         if sender in BOUNCE_SENDERS:
             self.take(message, qp)
 
@@ -108,7 +119,7 @@ class Rules:
         self.drop(delivery)
         message = self.messages.get(number)
         if message is None:
-            message = self.messages[number] = Message(number, at, NO_FACTS)
+            message = self.begin(number, at, NO_FACTS)
         message.try_address(address)
         self.deliveries[delivery] = (message, delivery, address, at, message.facts)
 

@@ -133,7 +133,8 @@ class State:
 
     messages, deliveries, sessions (of SMTP): by number. bounces: by qp. stored: recipients of on-demand domains. runs:
     over what is stored, by domain. level: since when, and which; None where nothing is known, as between two runs of
-    queue-send. last_ns: stamp of the queue's last line. dying: this run has
+    queue-send. last_ns: stamp of the queue's last line. begun_ns, begun: when a message began last, and how many of each
+    number began with that stamp. dying: this run has
     lost a daemon. unknown: how many lines of the stream began with a word that no kind of line has, by that word.
     """
 
@@ -147,6 +148,8 @@ class State:
         self.runs: OpenRuns = {}
         self.level: tuple[int, Level] | None = None
         self.last_ns: int | None = None
+        self.begun_ns: int | None = None
+        self.begun: dict[int, int] = {}
         self.dying = False
         self.unknown: Counter[str] = Counter()
         self.stamps = Stamps()
@@ -261,6 +264,7 @@ class State:
             ],
             "last_line": [stamps.run_ns, stamps.last_digest],
             "last_ns": self.last_ns,
+            "begun": [self.begun_ns, [list(one) for one in self.begun.items()]],
             "dying": self.dying,
             "unknown": dict(sorted(self.unknown.items())),
         }
@@ -297,6 +301,8 @@ class State:
         self.unknown.update(mark.get("unknown", {}))
         self.stamps.latest = mark.get("latest")
         self.last_ns = mark.get("last_ns", mark.get("latest"))
+        self.begun_ns, begun = mark.get("begun", (None, ()))
+        self.begun = dict(begun)
         if mark.get("run"):
             stamps = self.stamps
             stamps.run_ns, stamps.run_fresh, stamps.last_print, prints = mark["run"]

@@ -16,7 +16,8 @@ _LIFE = {**_PLACE, "key": "string", "id": "long"}
 # What a delivery's row has of its message.
 OF_MESSAGE = tuple(_OF_MESSAGE)
 
-# Messages that have ended. key: "<id>.<first_ns>", one life of an inode number within its stream. id: that number.
+# Messages that have ended. key: "<id>.<first_ns>", one life of an inode number within its stream; the
+# second that begins with that stamp has ".2" behind it, and so on. id: that number.
 # qp, uid, sender, bytes: from `info`; null where the log begins after it. birth: of `new` (of `info` where garbage
 # took `new`); null where the log begins later. info_ns: of the last `info`; first_ns: of the first line about it. done:
 # of `end`; for a lost message, of the line that shows that its number is used again. recipients: distinct ones that

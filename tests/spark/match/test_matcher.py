@@ -10,7 +10,7 @@ from spark.match.hashes import hash_address, hash_addresses, murmur3
 from spark.match.lines import Lines, split_lines
 from spark.match.text import escape, unescape
 from support.spark.logs.log_files import stamp
-from support.spark.matched import HOST, QUEUE, Stream, carry_state
+from support.spark.matched import HOST, QUEUE, Stream, carry_state, match_cut
 
 BEGIN = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -274,3 +274,12 @@ def test_a_line_that_ends_with_cr_lf_is_read_as_one_that_ends_with_lf() -> None:
     windows, _ = feed(b"".join(one + b"\r\n" for one in lines) + b"\r\n")
     assert windows == unix and len(windows["messages"]) == 1
     assert len(windows["quarantine"]) == 3
+
+
+@pytest.mark.parametrize("cut", range(9))
+def test_lives_of_one_number_that_begin_with_one_stamp_have_keys_of_their_own(cut: int) -> None:
+    texts = ["new msg 5", "info msg 5: bytes 9 from <a@x> qp 1 uid 2", "end msg 5"] * 3
+    log = [(line(0, f"{text[:-1]}{number}" if text.startswith("info") else text), False)
+           for number, text in enumerate(texts)]  # fmt: skip
+    stream = match_cut(log, cut, carried=True)
+    assert [row["key"] for row in stream.rows("messages")] == [f"5.{BEGIN}", f"5.{BEGIN}.2", f"5.{BEGIN}.3"]
