@@ -10,6 +10,7 @@ afterwards, or all is done again; then it is read by what was opened, whatever i
 """
 
 import base64
+import errno
 import hashlib
 import itertools
 import posixpath
@@ -38,6 +39,8 @@ HEAD = 1 << 10
 _LOOK = 1 << 14
 # What a logger, or its processor, has at work: it may get another name, or be removed, at any time.
 _AT_WORK = ("current", "previous")
+# What says of one of these that there is no such file: it may be a directory or a socket.
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
 _TRIES = 5
 _REMEMBERED = 1000  # Files of a stream that are gone and still known.
 _TAIL = 1 << 16
@@ -151,8 +154,9 @@ class Reading:
             for name in _AT_WORK:
                 try:
                     self._at_work[name] = stack.enter_context(self._files.open(self._path(name)))
-                except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                    continue
+                except OSError as error:
+                    if error.errno not in _NO_FILE:
+                        raise
             found = choose_logs(self._files.list(self._below))
             at_work = [one.name for one in found if one.name in _AT_WORK]
             if all(name in self._at_work for name in at_work) and all(

@@ -101,7 +101,7 @@ class LocalFiles:
         return sorted(found)
 
     def open(self, path: str) -> BinaryIO:
-        return open(self._path(path), "rb", buffering=0)
+        return open(self._path(path), "rb", buffering=0, opener=_open_at_once)
 
     def read(self, path: str) -> bytes:
         with open(self._path(path), "rb") as file:
@@ -220,6 +220,11 @@ def first_line(error: BaseException) -> str:
     """Return the first line of what delta-rs says, which writes its causes below each other, in colours."""
     text = re.sub("\x1b\\[[0-9;]*m", "", str(error)).strip()
     return text.splitlines()[0].strip() if text else type(error).__name__
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; what is a pipe is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _sync(path: str) -> None:

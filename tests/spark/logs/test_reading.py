@@ -512,3 +512,15 @@ def test_thousands_of_files_are_read_once_and_again_not_when_all_of_them_are_com
     write_files(queue, [("current", log(3000, 1)[0])])
     assert numbers(looks.texts()) == [3000]
     assert looks.read() == [] and looks.warnings == []
+
+
+@pytest.mark.parametrize("content", [log(0, 20), [b"".join(log(0, 40))[:1010]], log(0, 60), log(5, 50)])
+def test_a_log_that_became_shorter_or_another_one_is_read(queue: Path, looks: Looks, content: list[bytes]) -> None:
+    write_files(queue, [("current", b"".join(log(0, 50)))])
+    assert len(looks.texts()) == 50
+    write_files(queue, [("current", b"".join(content))])
+    assert {line.text for line in looks.read()} >= {line[:-1] for line in content if line.endswith(b"\n")} - {
+        line[:-1] for line in log(0, 50)
+    }
+    write_files(queue, [("current", b"".join(content) + b"".join(log(200, 1)))])
+    assert looks.read()[-1].text[-8:] == b" msg 200"
