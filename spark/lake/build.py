@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
 
-from queue_base.errors import Permanent, Temporary, reason
-from spark.lake.data_files import RowWriter, read_files, read_streams
-from spark.lake.lake import Conflict, Lake, Written, make_lake, open_lake
+from queue_base.errors import Failure, Permanent, Temporary, reason
+from spark.lake.data_files import RowWriter, read_files, read_streams, undo
+from spark.lake.lake import Conflict, Lake, Unsettled, Written, make_lake, open_lake
 from spark.lake.old import take_over
 from spark.lake.stage import Stage, StreamResult, StreamTask, TaskResult, match_pickled, without
 from spark.logs.streams import SourceError, Stream, StreamLogs, find_streams
@@ -121,9 +121,11 @@ class _Build:
         roots = [self._open_logs(order.logs)]
         if order.smtpd_log is not None:
             roots.append(self._open_logs(order.smtpd_log))
-        lake = make_lake(order.lake, self._store)
         for logs in roots:
-            _keep_apart(lake.files, logs)
+            _keep_apart(open_files(order.lake, self._store), logs)
+        lake = make_lake(order.lake, self._store)
+        # The build that made this version may have died before it was safe.
+        lake.make_safe()
         lake = take_over(lake, phase)
         for attempt in range(_TRIES):
             try:
@@ -171,16 +173,25 @@ class _Build:
         if not changed:
             self._refuse_all(results, tasks, known, roots[0])
             return lake, summary
-        self._progress.phase("writing what is open")
-        kept, removed = _replace(lake, changed)
-        for one in [*written, *kept]:
-            if one.table not in ("streams", "pending") or one in written:
+        for one in written:
+            if one.table != "streams":
                 summary.rows[one.table] = summary.rows.get(one.table, 0) + one.rows
-        summary.rows.pop("streams", None)
-        self._progress.phase("committing")
-        self.standing = "nobody can tell now whether what was new in the logs is in it"
-        after = lake.commit([*written, *kept], removed, f"read {describe_lines(summary)}")
-        return after, summary
+        return self._commit(lake, written, changed, f"read {describe_lines(summary)}"), summary
+
+    def _commit(self, lake: Lake, written: list[Written], changed: set[Stream], done: str) -> Lake:
+        """Return the next version, with what was written. Raises Conflict, OSError."""
+        try:
+            self._progress.phase("writing what is open")
+            kept, removed = _replace(lake, changed)
+            written = [*written, *kept]
+            self._progress.phase("committing")
+            return lake.commit(written, removed, done)
+        except Unsettled as error:
+            self.standing = error.standing
+            raise
+        except (Conflict, Failure, OSError):
+            undo(lake.files, written)
+            raise
 
     def _find(
         self, roots: Sequence[Files], known: Mapping[Stream, Any], summary: Summary
@@ -224,12 +235,12 @@ class _Build:
         self._progress.phase("matching lines")
         self._progress.amount(sum(sizes))
         given = [pickle.dumps(one) for one in bins]
-        done = []
-        for answer in self._runner.run(partial(match_pickled, stage), given, self._progress):
-            result = pickle.loads(answer)
-            if isinstance(result, Exception):
-                raise result
-            done.append(result)
+        answers = self._runner.run(partial(match_pickled, stage), given, self._progress)
+        done = [pickle.loads(answer) for answer in answers]
+        failed = next((one for one in done if isinstance(one, Exception)), None)
+        if failed is not None:
+            undo(lake.files, (one for task in done if isinstance(task, TaskResult) for one in task.written))
+            raise failed
         return done
 
     def _refuse_all(

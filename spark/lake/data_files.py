@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from typing import Any
@@ -37,20 +38,25 @@ def read_files(files: Files, table: str, paths: Iterable[str], columns: list[str
     schema = pa.schema([ARROW[table].field(name) for name in names])
     found = [schema.empty_table()]
     for path in paths:
-        try:
-            found.append(read_rows(files, path, names).select(names).cast(schema))
-        except (pa.ArrowException, FileNotFoundError) as error:
-            why = "it is gone" if isinstance(error, FileNotFoundError) else f"it is damaged: {first_line(error)}"
-            raise Permanent(
-                f"unable to read {files.root}/{path}: {why}; restore it, or build a new lake from the logs"
-            ) from error
+        found.append(read_rows(files, path, names).select(names).cast(schema))
     return pa.concat_tables(found)
 
 
 def read_rows(files: Files, path: str, columns: list[str] | None = None, filters: Any = None) -> pa.Table:
-    """Return rows of a data file. Raises pyarrow's errors, and OSError."""
-    # From memory: Arrow reads a file of Python's in threads of its own, which may outlive the interpreter.
-    return pq.read_table(pa.BufferReader(files.read(path)), columns=columns, filters=filters, partitioning=None)
+    """Return rows of a data file. Raises Permanent where it is damaged or gone, OSError where it cannot be read."""
+    try:
+        content = files.read(path)
+    except FileNotFoundError as error:
+        raise _bad_file(files, path, "it is gone") from error
+    try:
+        # From memory: Arrow reads a file of Python's in threads of its own, which may outlive the interpreter.
+        return pq.read_table(pa.BufferReader(content), columns=columns, filters=filters, partitioning=None)
+    except (pa.ArrowException, OSError) as error:
+        raise _bad_file(files, path, f"it is damaged: {first_line(error)}") from error
+
+
+def _bad_file(files: Files, path: str, why: str) -> Permanent:
+    return Permanent(f"unable to read {files.root}/{path}: {why}; restore it, or build a new lake from the logs")
 
 
 def read_streams(lake: Lake) -> dict[tuple[str, str], dict[str, Any]]:
@@ -90,12 +96,8 @@ class RowWriter:
         return self._written
 
     def undo(self) -> None:
-        """Remove what was written; what cannot be removed is no part of the lake, and goes with the next vacuum."""
-        for one in self._written:
-            try:
-                self._files.remove(one.path)
-            except OSError:
-                continue
+        """Remove what was written."""
+        undo(self._files, self._written)
 
     def _hold(self, key: _Key, batch: pa.RecordBatch) -> None:
         self._waiting.setdefault(key, []).append(batch)
@@ -109,7 +111,9 @@ class RowWriter:
         table, day = key
         rows = pa.Table.from_batches(self._waiting.pop(key))
         del self._bytes[key]
-        path = f"tbl={table}/date={day or NO_DATE}/{os.urandom(8).hex()}.parquet"
+        # Rows of a stream that are in several files stay in their order.
+        name = f"{time.time_ns():016x}-{os.urandom(4).hex()}"
+        path = f"tbl={table}/date={day or NO_DATE}/{name}.parquet"
         few = rows.num_rows < PLAIN_ROWS
         delta = {} if few else _DELTA.get(table, {})
         dictionary = [name for name in rows.schema.names if name not in delta and not few]
@@ -123,6 +127,15 @@ class RowWriter:
         content = made.getvalue()
         self._files.write(path, memoryview(content))
         self._written.append(Written(table, day, path, content.size, rows.num_rows))
+
+
+def undo(files: Files, written: Iterable[Written]) -> None:
+    """Remove files that are not to count; what cannot be removed is no part of the lake, and goes with a vacuum."""
+    for one in written:
+        try:
+            files.remove(one.path)
+        except OSError:
+            continue
 
 
 def _by_date(table: str, batch: pa.RecordBatch, today: date) -> Iterator[tuple[str | None, pa.RecordBatch]]:

@@ -21,7 +21,7 @@ from deltalake.schema import ArrayType, PrimitiveType
 from deltalake.transaction import AddAction, RemoveAction
 
 from queue_base.errors import Permanent, Temporary, reason
-from spark.runtime.files import Files, first_line, local_path, open_files
+from spark.runtime.files import Files, LocalFiles, as_os_error, local_path, open_files
 from spark.tables.columns import COLUMNS, PARTITIONED
 
 # The columns by which it is stored; what Delta calls the directory of rows without a date.
@@ -56,6 +56,18 @@ class LaterLake(Permanent):
 
 class Conflict(Exception):
     """Another build has made a version meanwhile."""
+
+
+class Unsettled(OSError):
+    """A version may count, or may not for good. standing: which, in words."""
+
+    standing = "nobody can tell now whether what was new in the logs is in it"
+
+
+class Unsafe(Unsettled):
+    """A version counts, and may be lost by a power cut."""
+
+    standing = "what was new in the logs is in it, but a power cut may undo that"
 
 
 class Written(NamedTuple):
@@ -94,7 +106,7 @@ class Lake:
     def commit(self, written: Iterable[Written], removed: Iterable[str], done: str) -> "Lake":
         """Make the next version: with more files and without others. done: what was done, in words.
 
-        Raises Conflict and OSError; then nothing has changed.
+        Raises Conflict, and OSError: then nothing has changed, unless it is Unsettled.
         """
         added = list(written)
         now = int(time.time() * 1000)
@@ -112,15 +124,38 @@ class Lake:
                 STORED_BY,
                 commit_properties=CommitProperties({_DONE: done}, max_commit_retries=0),
             )
-        except CommitFailedError as error:
-            if DeltaTable(self.uri, storage_options=dict(self.files.store) or None).version() > self.number:
-                raise Conflict from error
-            raise OSError(first_line(error)) from error
         except DeltaError as error:
-            raise OSError(first_line(error)) from error
-        after = open_lake(self.uri, self.files.store)
-        self.files.sync([f"_delta_log/{after.number:020}.json"])
+            self._explain(error, added)
+        try:
+            after = open_lake(self.uri, self.files.store)
+            after.make_safe()
+        except OSError as error:
+            raise Unsafe(*error.args) from error
+        except Temporary as error:
+            raise Unsafe(str(error)) from error
         return after
+
+    def _explain(self, error: DeltaError, added: list[Written]) -> None:
+        """Raise what a version that delta-rs was unable to make is; return if it was made: an answer may get lost."""
+        try:
+            latest = open_lake(self.uri, self.files.store)
+        except Temporary:
+            raise Unsettled(*as_os_error(error).args) from error
+        if added and added[0].path in latest.tables[added[0].table]:
+            return
+        if latest.number > self.number:
+            raise Conflict from error
+        # A store may still do what it was asked for.
+        why = as_os_error(error)
+        raise (why if isinstance(self.files, LocalFiles) else Unsettled(*why.args)) from error
+
+    def make_safe(self) -> None:
+        """Have this version survive a power cut. Raises OSError."""
+        try:
+            self.files.sync([f"_delta_log/{self.number:020}.json"])
+        except FileNotFoundError:
+            # It is old, and has become a checkpoint.
+            return
 
     def expire(self, days: int) -> "Lake | None":
         """Make a version without dates more than `days` days ago; None where there are none."""
@@ -137,7 +172,7 @@ class Lake:
         except CommitFailedError as error:
             raise Conflict from error
         except DeltaError as error:
-            raise OSError(first_line(error)) from error
+            raise as_os_error(error) from error
         return int(done["numFilesRemoved"])
 
     def vacuum(self) -> None:
@@ -145,7 +180,7 @@ class Lake:
         try:
             self.delta.vacuum(KEPT, dry_run=False, enforce_retention_duration=False, full=True)
         except DeltaError as error:
-            raise OSError(first_line(error)) from error
+            raise as_os_error(error) from error
 
 
 def open_lake(uri: str, store: Mapping[str, str] | None = None, version: int | None = None) -> Lake:
@@ -165,9 +200,12 @@ def open_lake(uri: str, store: Mapping[str, str] | None = None, version: int | N
     except DeltaError as error:
         if version is not None and "version" in str(error).lower():
             raise Permanent(f"unable to open lake {uri}: it has no version {version} (any more)") from error
-        raise Temporary(f"unable to open lake {uri}: {first_line(error)}; nothing is shown") from error
+        raise Temporary(f"unable to open lake {uri}: {reason(as_os_error(error))}; nothing is shown") from error
     except OSError as error:
-        raise Temporary(f"unable to open lake {uri}: {reason(error)}; nothing is shown") from error
+        why = error if error.errno is not None else as_os_error(error)
+        if isinstance(why, NotADirectoryError):
+            raise no_lake(uri) from error
+        raise Temporary(f"unable to open lake {uri}: {reason(why)}; nothing is shown") from error
     if about.name != PROGRAM:
         raise Permanent(f"unable to open lake {uri}: it is a Delta table of something else")
     if about.description != FORM:
@@ -223,11 +261,10 @@ def make_lake(uri: str, store: Mapping[str, str] | None = None) -> Lake:
                 configuration=_SETTINGS,
                 storage_options=options,
             )
-            files.sync(["_delta_log/00000000000000000000.json"])
     except DeltaError as error:
         # Another build may just have made it.
         if not DeltaTable.is_deltatable(files.root, storage_options=options):
-            raise OSError(first_line(error)) from error
+            raise as_os_error(error) from error
     return open_lake(uri, store)
 
 

@@ -93,19 +93,25 @@ def match_pickled(stage: Stage, tasks: bytes) -> bytes:
 
 def match_streams(stage: Stage, tasks: list[StreamTask]) -> TaskResult:
     """Match streams. Raises OSError where the lake cannot be read or written."""
-    writer = RowWriter(stage.lake, stage.today)
+    writer = own = RowWriter(stage.lake, stage.today)
     pending = _read_pending(stage, {one.stream for one in tasks if one.state})
     results = []
-    with _collector_off():
-        for task in tasks:
-            own = RowWriter(stage.lake, stage.today)
-            result = _match(stage, task, pending.pop(task.stream, None), own)
-            if result.changed and not result.trouble:
-                writer.take_from(own)
-            else:
-                own.undo()
-            results.append(result)
-    return TaskResult(writer.close(), results)
+    try:
+        with _collector_off():
+            for task in tasks:
+                own = RowWriter(stage.lake, stage.today)
+                result = _match(stage, task, pending.pop(task.stream, None), own)
+                if result.changed and not result.trouble:
+                    writer.take_from(own)
+                else:
+                    own.undo()
+                results.append(result)
+        return TaskResult(writer.close(), results)
+    except (Failure, OSError):
+        # A disk that is full does not stay so because of this.
+        own.undo()
+        writer.undo()
+        raise
 
 
 def _match(stage: Stage, task: StreamTask, pending: pa.Table | None, writer: RowWriter) -> StreamResult:

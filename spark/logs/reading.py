@@ -36,6 +36,8 @@ LINE_MAX = 1 << 20  # What is longer without a newline is garbage; of it no more
 _LINES_MAX = 1 << 16
 # So many of its first bytes a file is known by.
 HEAD = 1 << 10
+# So many of the last bytes that were read show that a file still has them.
+_LAST = 1 << 8
 _LOOK = 1 << 14
 # What a logger, or its processor, has at work: it may get another name, or be removed, at any time.
 _AT_WORK = ("current", "previous")
@@ -54,7 +56,7 @@ _NULS = re.compile(rb"\0+")
 @dataclass
 class Known:
     """A file that was read: its size then, how many bytes of its content were read, a hash of the first HEAD of these,
-    and its lines so far.
+    its lines so far, and a hash of the last _LAST bytes, `` where these are not known.
 
     A head `tail:…` is that of a lake of the form before: a hash of the last bytes that were read.
     """
@@ -63,6 +65,7 @@ class Known:
     read: int
     head: str
     lines: int
+    last: str = ""
 
 
 class _Log(NamedTuple):
@@ -214,6 +217,14 @@ class Reading:
             if name != log.name:
                 claimed.add(name)
             known = self._known[name]
+            if self._was_cut(known, log):
+                # As a power cut leaves it. All of it is read again: what counted does not count twice.
+                after[log.name] = Known(-1, 0, "", 0)
+                new.append(log)
+                if name == self._last:
+                    self._carried = b""
+                continue
+            known = replace(known, head=_hash(log.head[: min(known.read, HEAD)]))
             is_new = log.packed or log.entry.size > known.read or log.name in _AT_WORK
             after[log.name] = replace(known, size=-1 if is_new else log.entry.size)
             if name == log.name or name not in now_called:
@@ -242,7 +253,7 @@ class Reading:
             same = [
                 name for head in heads for name in by_head.get(head, ())
                 if _is_sure(self._known[name], log) or _may_be_called(name, log.name)
-            ] + [name for name in tails if self._is_tail(self._known[name], log)]  # fmt: skip
+            ] + [name for name in tails if self._is_tail(name, log)]  # fmt: skip
             # Of several that begin alike it is the one with its name.
             found[log.name] = [name for name in same if _stem(name) == _stem(log.name)] or same
         return found
@@ -263,6 +274,7 @@ class Reading:
         self._carried = self._carried[: len(self._carried) - part]
         known.read -= part
         known.head = _hash(log.head[: min(known.read, HEAD)]) if known.read else ""
+        known.last = ""
 
     def _say_damaged(self, name: str, error: packed.Damaged) -> None:
         self.warnings.append(f"{self._uri(name)}: {error}; it is passed by until it can be read")
@@ -270,10 +282,7 @@ class Reading:
     def _look(self, entry: Entry) -> _Log:
         raw, file = self._open(entry.name)
         try:
-            head = b""
-            while len(head) < _LOOK and (more := packed.read_some(file, _LOOK - len(head))):
-                head += more
-            tail = head
+            tail = head = _read_up_to(file, _LOOK)
             if file is raw and entry.size > len(head):
                 raw.seek(max(0, entry.size - _LOOK))
                 tail = raw.read(_LOOK)
@@ -295,16 +304,33 @@ class Reading:
         gone = [one for one in same if one != name and (one not in other or _stem(one) == _stem(name))]
         return max(gone, key=lambda one: self._known[one].read, default=None)
 
-    def _is_tail(self, known: Known, log: _Log) -> bool:
+    def _is_tail(self, name: str, log: _Log) -> bool:
         """Return whether a file that an earlier version has read is this one: it knew the last bytes before a place."""
-        if not known.head.startswith(_OLD) or log.packed or log.entry.size < known.read:
+        known = self._known[name]
+        if log.packed and not _may_be_called(name, log.name):
             return False
-        raw, _ = self._open(log.name)
+        last = self._last_bytes(log, known.read, _TAIL)
+        return last is not None and known.head == old_head(hashlib.sha256(last).hexdigest()[:32])
+
+    def _was_cut(self, known: Known, log: _Log) -> bool:
+        """Return whether a file has not all bytes any more that were read of it."""
+        if log.packed or not known.last:
+            return False
+        last = self._last_bytes(log, known.read, _LAST)
+        return last is None or _hash(last) != known.last
+
+    def _last_bytes(self, log: _Log, place: int, most: int) -> bytes | None:
+        """Return the last bytes before a place in a file; None where it ends before that."""
+        raw, file = self._open(log.name)
         try:
-            raw.seek(max(0, known.read - _TAIL))
-            return known.head == old_head(hashlib.sha256(raw.read(min(known.read, _TAIL))).hexdigest()[:32])
+            start = max(0, place - most)
+            _go_to(file, log, start)
+            found = _read_up_to(file, place - start)
+        except packed.Damaged:
+            return None
         finally:
             self._close(log.name, raw)
+        return found if len(found) == place - start else None
 
     def _remember(self, after: dict[str, Known], names: set[str]) -> None:
         """Know the files that are there, and the last that are gone: they may come back compressed."""
@@ -368,16 +394,15 @@ class Reading:
         known = self._known[log.name]
         known.size = -1  # Until all of it is read.
         try:
-            if log.packed:
-                _skip(file, log.start)
-            else:
-                file.seek(log.start)
-            yield from self._read_on(log, known, file)
+            begin = max(0, log.start - _LAST)
+            _go_to(file, log, begin)
+            yield from self._read_on(log, known, file, _read_up_to(file, log.start - begin))
             known.size = log.entry.size if log.packed else known.read
         finally:
             self._close(log.name, raw)
 
-    def _read_on(self, log: _Log, known: Known, file: BinaryIO) -> Iterator[Lines]:
+    def _read_on(self, log: _Log, known: Known, file: BinaryIO, last: bytes) -> Iterator[Lines]:
+        """Yield the lines of a file from here on; last: bytes before that."""
         name = log.name
         goes_on = bool(log.start) and self._last == name
         head, rest, joined = log.head[: log.start][:HEAD], _Rest(self._carried), False
@@ -394,6 +419,8 @@ class Reading:
                     joined = bool(rest.line)
             self.bytes += len(chunk)
             known.read += len(chunk)
+            last = (last + chunk[-_LAST:])[-_LAST:]
+            known.last = _hash(last)
             if len(head) < HEAD:
                 head += chunk[: HEAD - len(head)]
                 known.head = _hash(head)
@@ -491,6 +518,22 @@ def _stem(name: str) -> str:
 def _skip(file: BinaryIO, size: int) -> None:
     while size > 0 and (chunk := packed.read_some(file, min(size, BLOCK))):
         size -= len(chunk)
+
+
+def _read_up_to(file: BinaryIO, size: int) -> bytes:
+    """Return so many bytes, or fewer at the end."""
+    found = b""
+    while len(found) < size and (more := packed.read_some(file, size - len(found))):
+        found += more
+    return found
+
+
+def _go_to(file: BinaryIO, log: _Log, place: int) -> None:
+    """Go to a place in the content of a file that was just opened."""
+    if log.packed:
+        _skip(file, place)
+    else:
+        file.seek(place)
 
 
 def _is_line(line: bytes) -> bool:

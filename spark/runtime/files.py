@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 from urllib.parse import unquote
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 # Settings of a store, by the names that delta-rs has for them (AWS_ENDPOINT_URL and so on), are passed to executors.
 STORE_SETTING = "spark.queueReport.store."
 
@@ -213,7 +214,13 @@ class _plain:
         if isinstance(error, FileNotFoundError):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path) from error
         if isinstance(error, Exception):
-            raise OSError(first_line(error)) from error
+            raise as_os_error(error) from error
+
+
+def as_os_error(error: BaseException) -> OSError:
+    """Return what delta-rs raises as an OSError, with the number of the system's error if there is one."""
+    number = _SYSTEM_ERROR.search(str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(first_line(error))
 
 
 def first_line(error: BaseException) -> str:

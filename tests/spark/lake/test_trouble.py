@@ -1,133 +1,271 @@
-"""What is no lake, or cannot be written, or is in use, is refused in one line, and is left as it was."""
+"""What is no lake, or cannot be written, is refused in one line, and is left as it was."""
 
 import errno
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable, Field, Schema
+from deltalake.exceptions import DeltaError
+from deltalake.schema import PrimitiveType
 from pyspark.sql import SparkSession
-from spark.lake.lock import locked
-from spark.lake.manifest import VERSION, Manifest, NotAManifest, pack, unpack
-from spark.lake.newest import manifest_path, open_local
-from spark.runtime.places import LocalPlace
 
 from queue_base.errors import Permanent, Temporary
+from spark.lake import lake as lake_module
+from spark.lake import stage
+from spark.lake.lake import FORM, open_lake
 from spark.runtime.errors import JAVA_ERRORS, java_reason, shorten
-from support.spark.logs.scripted_logs import ScriptedLake, message
-
-pytestmark = pytest.mark.together
+from spark.runtime.files import LocalFiles
+from support.spark.logs.growing_log import GrowingLog, assert_exact
+from support.spark.logs.log_lake import Lake
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedLake:
-    made = ScriptedLake(str(tmp_path / "lake"), monkeypatch)
-    made.script = [{"messages": [message("1.1")]}]
+def log(tmp_path: Path) -> GrowingLog:
+    made = GrowingLog(tmp_path / "logs" / "a" / "q")
+    made.grow(1)
     return made
 
 
-def test_a_directory_of_something_else_is_left_alone(lake: ScriptedLake) -> None:
-    Path(lake.place).mkdir()
-    Path(lake.place, "letter.txt").write_text("dear")
+@pytest.fixture
+def lake(log: GrowingLog, tmp_path: Path) -> Path:
+    """A lake that was built; the log has grown since."""
+    Lake(tmp_path / "lake").build(tmp_path / "logs")
+    log.grow(1)
+    return tmp_path / "lake"
+
+
+def all_files(lake: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in lake.rglob("*") if path.is_file()}
+
+
+def test_a_directory_of_something_else_is_left_alone(log: GrowingLog, tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "letter.txt").write_text("dear")
     with pytest.raises(Permanent, match=r"lake: it is no lake, and holds letter\.txt; name a new directory$"):
-        lake.build()
-    assert os.listdir(lake.place) == ["letter.txt"]
+        Lake(tmp_path / "lake").build(tmp_path / "logs")
+    assert os.listdir(tmp_path / "lake") == ["letter.txt"]
 
 
-def test_a_file_is_no_lake(lake: ScriptedLake) -> None:
-    Path(lake.place).write_text("dear")
+def test_a_delta_table_of_something_else_is_left_alone(log: GrowingLog, tmp_path: Path) -> None:
+    DeltaTable.create(str(tmp_path / "lake"), Schema([Field("a", PrimitiveType("long"))]), name="sales")
+    before = all_files(tmp_path / "lake")
+    for refused in (lambda: open_lake(str(tmp_path / "lake")), lambda: Lake(tmp_path / "lake").build(tmp_path / "logs")):
+        with pytest.raises(Permanent, match=r"lake: it is a Delta table of something else$"):
+            refused()
+    assert all_files(tmp_path / "lake") == before
+
+
+def test_a_file_is_no_lake(log: GrowingLog, tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("dear")
     with pytest.raises(Permanent, match=r"lake: it is a file; name a new directory$"):
-        lake.build()
-    assert Path(lake.place).read_text() == "dear"
+        Lake(tmp_path / "lake").build(tmp_path / "logs")
+    with pytest.raises(Permanent, match=r"there is no lake of queue-report"):
+        open_lake(str(tmp_path / "lake"))
+    assert (tmp_path / "lake").read_text() == "dear"
 
 
-def test_a_lake_inside_the_logs_is_refused(lake: ScriptedLake) -> None:
-    lake.logs = str(Path(lake.place).parent)
-    with pytest.raises(Permanent, match="it is inside the logs; name a directory elsewhere"):
-        lake.build()
-    lake.logs = lake.place
-    with pytest.raises(Permanent, match="it is inside the logs; name a directory elsewhere"):
-        lake.build()
-    assert not Path(lake.place).exists()
+def test_a_lake_inside_the_logs_is_refused(log: GrowingLog, tmp_path: Path) -> None:
+    for lake in (tmp_path / "logs", tmp_path / "logs" / "a" / "lake"):
+        before = all_files(tmp_path / "logs")
+        with pytest.raises(Permanent, match="it is inside the logs; name a directory elsewhere"):
+            Lake(lake).build(tmp_path / "logs")
+        assert all_files(tmp_path / "logs") == before
+    Lake(tmp_path / "logs-lake").build(tmp_path / "logs")
 
 
-def test_a_lake_that_cannot_be_made_is_temporary_trouble(lake: ScriptedLake) -> None:
-    lake.place = "/proc/self/lake"
+def test_a_lake_that_cannot_be_made_is_temporary_trouble(log: GrowingLog, tmp_path: Path) -> None:
     with pytest.raises(Temporary, match=r"^unable to build lake /proc/self/lake: .*; it is as it was, run this again"):
-        lake.build()
+        Lake(Path("/proc/self/lake")).build(tmp_path / "logs")
 
 
 def test_reading_where_no_lake_is_says_how_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(Permanent, match=r"there is no lake of queue-report; make it with `queue-report build LOGS"):
-        open_local(str(tmp_path / "lake"))
-    (tmp_path / "lake" / "_manifest").mkdir(parents=True)
-    with pytest.raises(Permanent, match="its first build has not ended"):
-        open_local(str(tmp_path / "lake"))
+    for name in ("missing", "empty"):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        with pytest.raises(Permanent, match=r"there is no lake of queue-report; make it with `queue-report build LOGS"):
+            open_lake(str(tmp_path / name))
+        assert not (tmp_path / "missing").exists()
 
 
-def test_a_lake_of_a_later_version_is_refused_and_left_alone(lake: ScriptedLake) -> None:
-    lake.build()
-    path = Path(lake.place, manifest_path(1))
-    path.write_bytes(path.read_bytes().replace(b'"version": %d' % VERSION, b'"version": %d' % (VERSION + 1)))
-    before = path.read_bytes()
-    why = rf"a later queue-report made it \(its version is {VERSION + 1}, ours {VERSION}\)"
-    for refused in (lake.manifest, lake.build):
-        with pytest.raises(Permanent, match=why):
-            refused()
-    assert path.read_bytes() == before
-
-
-def test_a_second_build_at_once_is_refused_and_names_the_first(lake: ScriptedLake) -> None:
-    lake.build()
-    owner = rf"process {os.getpid()} on \S+ since 20\S+"
-    refused = pytest.raises(Temporary, match=rf"another build has it \({owner}\); run this again when it has ended")
-    with locked(LocalPlace(lake.place)), refused:
-        lake.build()
-    lake.build()
-
-
-def test_elsewhere_a_lock_file_stands_for_the_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_lake_of_a_later_version_is_refused_and_left_alone(
+    log: GrowingLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = LocalPlace(str(tmp_path))
-    place.local = None  # As it is on HDFS.
-    with locked(place):
-        owner = json.loads(place.read("_lock"))
-        with pytest.raises(Temporary, match=r"if that one is dead, remove file:\S+/_lock"), locked(place):
-            pass
-    assert not place.exists("_lock")
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    place.write("_lock", json.dumps(owner | {"pid": ended.pid}).encode())
-    with locked(place):
-        assert json.loads(place.read("_lock"))["pid"] == os.getpid()
-    place.write("_lock", json.dumps(owner | {"pid": ended.pid, "host": "another"}).encode())
-    with pytest.raises(Temporary, match=rf"process {ended.pid} on another"), locked(place):
-        pass
-    place.write("_lock", b"")
-    with pytest.raises(Temporary, match="nobody knows who"), locked(place):
-        pass
+    with monkeypatch.context() as patch:
+        patch.setattr(lake_module, "FORM", "form 99")
+        Lake(tmp_path / "lake").build(tmp_path / "logs")
+    log.grow(1)
+    before = all_files(tmp_path / "lake")
+    for refused in (lambda: open_lake(str(tmp_path / "lake")), lambda: Lake(tmp_path / "lake").build(tmp_path / "logs")):
+        with pytest.raises(Permanent, match=rf"a later queue-report made it \(form 99, ours is {FORM}\)"):
+            refused()
+    assert all_files(tmp_path / "lake") == before
 
 
-def test_a_failing_batch_leaves_nothing_behind(lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake.build()
-    before = sorted(path for path in Path(lake.place).rglob("*"))
-    lake.script.append({"messages": [message("2.2")]})
+@pytest.mark.parametrize("table", ["messages", "lines", "pending", "streams"])
+def test_a_failing_batch_leaves_nothing_behind(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    before, write = all_files(lake), LocalFiles.write
 
-    def fail(self: LocalPlace, old: str, new: str) -> None:
-        raise OSError("no space left on device")
+    def fail(self: LocalFiles, path: str, content: bytes | memoryview) -> None:
+        if path.startswith(f"tbl={table}/"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        write(self, path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalPlace, "rename", fail)
+        patch.setattr(LocalFiles, "write", fail)
         with pytest.raises(Temporary, match=r": no space left on device; it is as it was, run this again to go on$"):
-            lake.build()
-    assert sorted(path for path in Path(lake.place).rglob("*")) == before
-    lake.build()
-    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)]
+            Lake(lake).build(tmp_path / "logs")
+    assert all_files(lake) == before
+    Lake(lake).build(tmp_path / "logs")
+    assert_exact(Lake(lake), 2)
+
+
+def sync_failing(patch: pytest.MonkeyPatch, wanted: str) -> None:
+    """Have a sync of a path with this in it fail."""
+    sync = LocalFiles.sync
+
+    def fail(self: LocalFiles, paths: Iterable[str]) -> None:
+        every = list(paths)
+        if any(wanted in path for path in every):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), wanted)
+        sync(self, every)
+
+    patch.setattr(LocalFiles, "sync", fail)
+
+
+def test_data_files_and_then_the_entry_of_the_log_are_synced(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files, their directories, and only then what makes them count."""
+    seen: list[str] = []
+    fsync, commit = os.fsync, DeltaTable.create_write_transaction
+
+    def note(descriptor: int) -> None:
+        seen.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), lake))
+        fsync(descriptor)
+
+    def note_commit(*given: Any, **more: Any) -> None:
+        seen.append("commit")
+        commit(*given, **more)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", note_commit)
+    Lake(lake).build(tmp_path / "logs")
+    at = seen.index("commit")
+    opened = open_lake(str(lake))
+    before = {path for paths in open_lake(str(lake), version=1).tables.values() for path in paths}
+    added = {path for paths in opened.tables.values() for path in paths} - before
+    directories = {os.path.dirname(path) for path in added} | {os.path.dirname(os.path.dirname(path)) for path in added}
+    assert added | directories | {"."} <= set(seen[:at])
+    assert seen[at + 1 :] == ["_delta_log/00000000000000000002.json", "_delta_log", "."]
+
+
+def test_where_a_data_file_cannot_be_made_safe_it_does_not_count(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = all_files(lake)
+    with monkeypatch.context() as patch:
+        sync_failing(patch, "tbl=messages")
+        with pytest.raises(Temporary, match=r": input/output error; it is as it was, run this again to go on$"):
+            Lake(lake).build(tmp_path / "logs")
+    assert all_files(lake) == before
+    assert_exact(Lake(lake), 1)
+
+
+def test_where_the_version_cannot_be_made_safe_the_error_says_that_the_batch_is_in_the_lake(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        sync_failing(patch, "00002.json")
+        with pytest.raises(Temporary) as failed:
+            Lake(lake).build(tmp_path / "logs")
+        assert str(failed.value) == (
+            f"unable to build lake {lake}: input/output error; "
+            "what was new in the logs is in it, but a power cut may undo that, run this again to go on"
+        )
+        assert_exact(Lake(lake), 2)
+        # The next build tries to make it safe, though nothing is new.
+        with pytest.raises(Temporary, match="input/output error"):
+            Lake(lake).build(tmp_path / "logs")
+    assert not Lake(lake).build(tmp_path / "logs").lines
+    assert_exact(Lake(lake), 2)
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_where_nobody_can_tell_whether_the_version_was_made_the_error_says_so(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made: bool
+) -> None:
+    commit = DeltaTable.create_write_transaction
+
+    def fail(*given: Any, **more: Any) -> None:
+        if is_made:
+            commit(*given, **more)
+        monkeypatch.setattr(lake_module, "open_lake", unreadable)
+        raise DeltaError("connection lost")
+
+    def unreadable(*given: Any, **more: Any) -> None:
+        raise Temporary("unable to open lake: connection lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "create_write_transaction", fail)
+        with pytest.raises(Temporary, match=": connection lost; nobody can tell now whether what was new in the logs is"):
+            Lake(lake).build(tmp_path / "logs")
+    monkeypatch.undo()
+    assert_exact(Lake(lake), 2 if is_made else 1)
+    Lake(lake).build(tmp_path / "logs")
+    assert_exact(Lake(lake), 2)
+
+
+def test_a_version_counts_whose_answer_was_lost(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a store whose answer comes after the time allowed."""
+    commit = DeltaTable.create_write_transaction
+
+    def fail(*given: Any, **more: Any) -> None:
+        commit(*given, **more)
+        raise DeltaError("timed out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "create_write_transaction", fail)
+        assert Lake(lake).build(tmp_path / "logs").lines["new"] == 1
+    assert_exact(Lake(lake), 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "tidy"), [("create_write_transaction", {"expire": 0}), ("vacuum", {"compact": True})]
+)
+def test_trouble_with_tidying_does_not_say_that_what_was_new_is_not_in_the_lake(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, tidy: dict[str, Any]
+) -> None:
+    Lake(lake).build(tmp_path / "logs")
+
+    def fail(*given: Any, **more: Any) -> None:
+        raise DeltaError("Generic error: no such thing\n\n  Caused by: nothing")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, method, fail)
+        with pytest.raises(Temporary) as failed:
+            Lake(lake).build(tmp_path / "logs", **tidy)
+    assert str(failed.value) == (
+        f"unable to build lake {lake}: Generic error: no such thing; "
+        "what was new in the logs is in it, run this again to go on"
+    )
+    assert_exact(Lake(lake), 2)
+
+
+def test_trouble_of_the_system_in_an_executor_is_a_reason_of_one_line(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: Any) -> Any:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/lake/x")
+
+    monkeypatch.setattr(stage, "read_files", fail)
+    with pytest.raises(Temporary, match=r": permission denied; it is as it was, run this again to go on$"):
+        Lake(lake).build(tmp_path / "logs")
 
 
 @pytest.mark.together
@@ -140,146 +278,3 @@ def test_java_s_errors_are_one_line(spark: SparkSession, tmp_path: Path) -> None
     assert "\n" not in java_reason(missing.value) and "nothing" in java_reason(missing.value)
     assert shorten("SparkException: Job aborted", "IOException: No space left on device") == "no space left on device"
     assert shorten() == shorten("", " ") == "no reason given"
-
-
-HEAD = b'{"program": "queue-report", "whole": true, "version": 1, "number": 1, "made": "", "dropped": {}, "counts": {},'
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"\xff", b"[]", b"{}", b"1", b'{"program": "other", "whole": true}'),
-        *(HEAD + b'"tables": [], "state": {}}', HEAD + b'"tables": {"messages": []}, "state": {}}'),
-        HEAD + b'"tables": {}, "state": []}',
-    ],
-)
-def test_what_is_no_manifest_is_not_taken_for_one(content: bytes) -> None:
-    with pytest.raises(NotAManifest):
-        unpack(content)
-
-
-def test_a_manifest_comes_back_as_it_went_in() -> None:
-    manifest = Manifest(7, "2026-01-02", {"messages": {"a ü": 1}}, {"x": [1]}, {"h/q": {"new": 2}}, {"pending/x": 3})
-    assert unpack(pack(manifest)) == manifest
-
-
-def sync_failing(patch: pytest.MonkeyPatch, wanted: str, times: int = 1) -> None:
-    """Have a sync of this path fail, that often."""
-    sync, left = LocalPlace.sync, [times]
-
-    def fail(self: LocalPlace, paths: Iterable[str]) -> None:
-        every = list(paths)
-        if wanted in every and left[0] > 0:
-            left[0] -= 1
-            raise OSError(errno.EIO, "Input/output error")
-        sync(self, every)
-
-    patch.setattr(LocalPlace, "sync", fail)
-
-
-def test_where_the_manifest_cannot_be_made_safe_the_error_says_that_the_batch_is_in_the_lake(
-    lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake.build()
-    lake.script.append({"messages": [message("2.2")]})
-    with monkeypatch.context() as patch:
-        sync_failing(patch, "_manifest")
-        with pytest.raises(Temporary) as failed:
-            lake.build()
-    assert str(failed.value) == (
-        f"unable to build lake {lake.place}: input/output error; "
-        "what was new in the logs is in it, but a power cut may undo that, run this again to go on"
-    )
-    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)]
-    # The next build makes it safe, though nothing is new.
-    synced: list[str] = []
-    sync = LocalPlace.sync
-
-    def note(self: LocalPlace, paths: Iterable[str]) -> None:
-        every = list(paths)
-        synced.extend(every)
-        sync(self, every)
-
-    monkeypatch.setattr(LocalPlace, "sync", note)
-    lake.build()
-    assert synced == ["_manifest"] and not list(Path(lake.place, "_batch").iterdir())
-    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)]
-
-
-def test_where_the_manifest_cannot_be_read_either_the_error_says_that_nobody_can_tell(
-    lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake.build()
-    lake.script.append({"messages": [message("2.2")]})
-    read = LocalPlace.read
-
-    def fail(self: LocalPlace, path: str, start: int = 0, size: int | None = None) -> bytes:
-        if "000002" in path:
-            raise OSError(errno.EIO, "Input/output error")
-        return read(self, path, start, size)
-
-    with monkeypatch.context() as patch:
-        sync_failing(patch, "_manifest")
-        patch.setattr(LocalPlace, "read", fail)
-        with pytest.raises(Temporary, match="; nobody can tell now whether what was new in the logs is in it, run"):
-            lake.build()
-    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)]
-    lake.build()
-    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)]
-
-
-def test_a_clean_up_that_fails_is_a_warning_for_what_was_new_is_in_the_lake(
-    lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake.build()
-    lake.script.append({"messages": [message("2.2")]})
-
-    def fail(self: LocalPlace, path: str) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalPlace, "remove", fail)
-        done = lake.build()
-    assert done.rows["messages"] == 1 and done.warnings == [
-        f"unable to clean up {lake.place}: input/output error; "
-        "what was new is in the lake, the next build cleans up"
-    ]
-    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)] and list(Path(lake.place, "_batch").iterdir())
-    lake.build()
-    assert not list(Path(lake.place, "_batch").iterdir())
-
-
-@pytest.mark.parametrize(
-    ("tidy", "told"),
-    [
-        ({"expire": 0}, "what was new in the logs is in it, and no old dates were dropped"),
-        ({"compact": True}, "what was new in the logs is in it, and no small files were put together"),
-    ],
-)
-def test_trouble_with_tidying_does_not_say_that_what_was_new_is_not_in_the_lake(
-    lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch, tidy: dict[str, Any], told: str
-) -> None:
-    lake.script *= 5
-    for _ in range(5):
-        lake.build()
-    lake.script.append({"messages": [message("2.2")]})
-    with monkeypatch.context() as patch:
-        sync_failing(patch, "_manifest/000007.json.new")
-        with pytest.raises(Temporary, match=f": input/output error; {told}, run this again to go on$"):
-            lake.build(**tidy)
-    assert len(lake.rows("messages", "key")) == 6
-
-
-OTHERS = b'["../letter.txt", "messages/../../letter.txt", "_manifest/000001.json", 3]'
-
-
-@pytest.mark.parametrize("content", [b"3", OTHERS])
-def test_what_a_dead_build_lists_that_is_no_data_file_is_not_removed(lake: ScriptedLake, content: bytes) -> None:
-    lake.build()
-    letter = Path(lake.place).parent / "letter.txt"
-    letter.write_text("dear")
-    dead = Path(lake.place, "_batch", "000002")
-    dead.mkdir(parents=True)
-    (dead / "moves.json").write_bytes(content)
-    lake.build()
-    assert letter.exists() and lake.rows("messages", "key") == [("1.1",)] and not dead.exists()

@@ -64,14 +64,19 @@ class Tree(NamedTuple):
     tables: Tables
 
 
-def unpack_trees(directory: Path) -> list[Tree]:
-    """Unpack all trees into a directory."""
-    with tarfile.open(LOGS) as archive:
-        for member in archive:
-            if (file := archive.extractfile(member)) is not None:
+def unpack(archive: Path, directory: Path) -> None:
+    """Unpack the files of an archive into a directory."""
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            if (file := opened.extractfile(member)) is not None:
                 path = directory / member.name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(file.read())
+
+
+def unpack_trees(directory: Path) -> list[Tree]:
+    """Unpack all trees into a directory."""
+    unpack(LOGS, directory)
     lines, tables = _read_frozen() if TABLES.exists() else ({}, {})
     found = []
     for path in sorted(directory.iterdir()):

@@ -3,7 +3,7 @@
 usage: python -m support.spark.full_disk DIRECTORY
 
 DIRECTORY is a small disk of its own. On stdout, in JSON, by the phase as which began all room was taken: what the
-build said, whether the lake was as before, and its messages after a build with room. `copying` is a real log's build.
+build said, whether the lake was as before, and how many messages it has after a build with room.
 """
 
 import json
@@ -12,58 +12,48 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from queue_base.errors import Failure
-from spark.lake.build import Order, build
-from spark.runtime.progress import Progress
-from support.spark.logs.scripted_logs import NoSpark, ScriptedLake, message
+from support.spark.killed_build import CrashAt, build_and_tidy
+from support.spark.logs.growing_log import GrowingLog, numbers
+from support.spark.logs.log_lake import Lake
 
-PHASES = ("looking at the logs", "matching lines", "writing pending", "moving files in", "writing the manifest")
+PHASES = ("looking at the lake", "looking at the logs", "matching lines", "writing what is open", "committing")
 
 
-class FullAt(Progress):
+class FullAt(CrashAt):
     """Takes all room of a disk as a phase begins."""
 
     def __init__(self, disk: Path, phase: str) -> None:
-        self._disk, self._phase = disk, phase
+        super().__init__()
+        self._disk, self._when = disk, phase
 
     def phase(self, text: str) -> None:
-        if text == self._phase:
+        if text == self._when:
             found = os.statvfs(self._disk)
             with open(self._disk / "other", "wb") as file:
                 os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize)
 
 
 def contents(lake: Path) -> dict[str, bytes]:
-    """Return all files of a lake but the one that says who builds, and a manifest that is not finished."""
-    files = (path for path in lake.rglob("*") if path.is_file())
-    return {str(path): path.read_bytes() for path in files if path.name != "_lock" and path.suffix != ".new"}
+    """Return all files of a lake."""
+    return {str(path): path.read_bytes() for path in lake.rglob("*") if path.is_file()}
 
 
-def fill(disk: Path, phase: str) -> list[object]:
-    """Build a lake twice, the second time with a disk that gets full; then once more."""
-    place = disk / phase.replace(" ", "-")
-    with pytest.MonkeyPatch.context() as patch:
-        lake = ScriptedLake(str(place), patch)
-        lake.script = [{"messages": [message("1.1")]}]
-        lake.build()
-        before = contents(place)
-        lake.script.append({"messages": [message("2.2")]})
-        said = complaint(lambda: lake.build(FullAt(disk, phase)))
-        same = contents(place) == before and lake.rows("messages", "key") == [("1.1",)]
-        (disk / "other").unlink()
-        lake.build()
-        return [said, same, [key for (key,) in lake.rows("messages", "key")]]
-
-
-def copy(disk: Path, log: Path) -> list[object]:
-    """Build a lake of a log of which a copy is made, as of each that grows; there is no room for it."""
-    log.parent.mkdir(parents=True)
-    log.write_text("@400000006553f10a00000000 new msg 457\n" * 1000)
-    order = Order(str(log.parents[2]), str(disk / "copying"))
-    said = complaint(lambda: build(order, NoSpark(), FullAt(disk, "looking at the logs")))
-    return [said, not (disk / "copying" / "messages").exists(), []]
+def fill(disk: Path, phase: str, is_first: bool) -> list[object]:
+    """Build a lake twice, the first or second time with a disk that gets full; then once more."""
+    name = f"{phase.replace(' ', '-')}-{is_first}"
+    logs, place = disk.with_name("logs") / name, disk / name
+    log = GrowingLog(logs / "a" / "q")
+    if not is_first:
+        build_and_tidy(logs, place, CrashAt())
+        log.grow(1)
+    before = contents(place)
+    said = complaint(lambda: build_and_tidy(logs, place, FullAt(disk, phase)))
+    left = {path for path in contents(place).items() if is_first and "/_delta_log/" in path[0]}
+    same = dict(contents(place).items() - left) == before
+    (disk / "other").unlink(missing_ok=True)
+    Lake(place).build(logs)
+    return [said, same, numbers(Lake(place))[0] == list(range(log.ended))]
 
 
 def complaint(work: Callable[[], object]) -> str:
@@ -77,6 +67,4 @@ def complaint(work: Callable[[], object]) -> str:
 
 if __name__ == "__main__":
     disk = Path(sys.argv[1])
-    found = {phase: fill(disk, phase) for phase in PHASES}
-    found["copying"] = copy(disk, disk.with_name("logs") / "h" / "q" / "current")
-    print(json.dumps(found))
+    print(json.dumps({f"{phase} {is_first}": fill(disk, phase, is_first) for phase in PHASES for is_first in (0, 1)}))

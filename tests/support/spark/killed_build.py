@@ -1,8 +1,7 @@
-"""A driver that is killed: run as a program, it builds a lake from a script and kills itself as a phase begins.
+"""A build that dies: in this process, or as a program of its own that kills itself as a phase begins.
 
-It drops dates of a century ago, of which there are none, and puts files together, two of a date and host being enough.
-
-Words: the lake, the number of batches in its script, the phase, or `PHASE+` to be killed in the middle of it.
+The program drops dates of a century ago, of which there are none, and puts small files together. Its words: the logs,
+the lake, the phase, or `PHASE+` to be killed in the middle of it.
 """
 
 import os
@@ -12,20 +11,30 @@ import sys
 import threading
 from pathlib import Path
 
-import pytest
-
-from spark.lake import compact
+from spark.lake.build import Order, build
 from spark.runtime.progress import Progress
-from support.spark.logs.scripted_logs import Script, ScriptedLake, message, pending
+from support.spark.runner import InProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 # Into a phase, which takes some milliseconds.
 MIDDLE = 0.004
 
 
-def script(batches: int) -> Script:
-    """Return so many batches; each ends a message that was pending, and has another pending."""
-    return [{"messages": [message(f"{n}.1")], "pending": [pending(f"{n + 1}.1")]} for n in range(batches)]
+class Crash(BaseException):
+    """The driver dies here: nothing may clean up after it."""
+
+
+class CrashAt(Progress):
+    """Crashes as a phase begins; `seen` has the phases until then."""
+
+    def __init__(self, phase: str | None = None) -> None:
+        self.seen: list[str] = []
+        self._phase = phase
+
+    def phase(self, text: str) -> None:
+        self.seen.append(text)
+        if text == self._phase:
+            raise Crash(text)
 
 
 class KillAt(Progress):
@@ -47,21 +56,17 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def build_and_tidy(lake: ScriptedLake, patch: pytest.MonkeyPatch, progress: Progress) -> None:
+def build_and_tidy(logs: Path, lake: Path, progress: Progress) -> None:
     """Build with all that a build can be asked for."""
-    patch.setattr(compact, "FEW", 1)
-    lake.build(progress, compact=True, expire=36_525)
+    build(Order(str(logs), str(lake), compact=True, expire=36_525), InProcess(), progress)
 
 
-def run_and_kill(lake: str, batches: int, phase: str) -> int:
+def run_and_kill(logs: Path, lake: Path, phase: str) -> int:
     """Run such a driver and wait for its end. Returns its exit code, -9 where it was killed."""
-    words = [sys.executable, "-m", "support.spark.killed_build", lake, str(batches), phase]
+    words = [sys.executable, "-m", "support.spark.killed_build", str(logs), str(lake), phase]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
     return subprocess.run(words, env=environment, timeout=280).returncode
 
 
 if __name__ == "__main__":
-    with pytest.MonkeyPatch.context() as patch:
-        made = ScriptedLake(sys.argv[1], patch)
-        made.script = script(int(sys.argv[2]))
-        build_and_tidy(made, patch, KillAt(sys.argv[3]))
+    build_and_tidy(Path(sys.argv[1]), Path(sys.argv[2]), KillAt(sys.argv[3]))
