@@ -1,46 +1,31 @@
-"""A build that dies, at any change of the disk, leaves the lake as it was or as it is to be; the next tidies up."""
+"""A build that dies, at any change of the disk, leaves the lake as it was or as it is to be; the next goes on."""
 
-import posixpath
+import os
+import shutil
 from pathlib import Path
 
 import pytest
-from spark.lake.manifest import Manifest
-from spark.lake.newest import find_manifest, manifest_path
-from spark.lake.update import Update, make_lake, prepare
-from spark.runtime.places import LocalPlace, Place
 
-from spark.lake import update
-from support.spark.crashing_storage import counting
-from support.spark.logs.scripted_logs import Crash, CrashAt, ScriptedLake, message, pending
+from queue_base.errors import Permanent, Temporary
+from spark.lake import lake as lake_module
+from spark.lake.lake import open_lake
+from support.spark.dying_files import counting
+from support.spark.killed_build import Crash, CrashAt, build_and_tidy
+from support.spark.logs.growing_log import GrowingLog, assert_exact, numbers
+from support.spark.logs.log_lake import Lake
 
-DAY = "date=2026-01-02/host=a"
-
-
-def add(place: Place, name: str) -> Manifest:
-    """Make an update without Spark: a message, another pending, one file put together."""
-    make_lake(place)
-    before = prepare(place)
-    adding = Update(place, before)
-    home = posixpath.join(update.BATCHES, f"{before.number + 1:06}")
-    for table, path in (("messages", f"{DAY}/part-0.parquet"), ("pending", "part-0.parquet")):
-        place.make_directory(posixpath.dirname(posixpath.join(home, table, path)))
-        place.write(posixpath.join(home, table, path), f"{name} {table}".encode())
-    for table in ("messages", "pending"):
-        adding.drop(table, before.tables.get(table, {}))
-    adding.move()
-    after = adding.commit({"name": name}, {})
-    adding.clean()
-    return after
+PHASES = ("looking at the lake", "looking at the logs", "starting Spark", "matching lines", "writing what is open",
+          "committing")  # fmt: skip
 
 
-def contents(place: Place, manifest: Manifest) -> set[bytes]:
-    return {place.read(path) for path in manifest.files()}
-
-
-def files_on_disk(place: Path) -> set[str]:
-    """Return every file below a lake, but its lock and its manifests."""
-    files = {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
-    return {path for path in files if not path.startswith(("_lock", "_manifest/"))}
+def assert_only_what_counts(lake: Path, patch: pytest.MonkeyPatch) -> None:
+    """Check that a vacuum, once all is old enough, leaves the data files that count."""
+    opened = open_lake(str(lake))
+    with patch.context() as inner:
+        inner.setattr(lake_module, "KEPT", 0)
+        opened.vacuum()
+    found = {os.path.relpath(path, lake) for path in lake.rglob("*.parquet") if path.parent.name != "_delta_log"}
+    assert found == {path for paths in opened.tables.values() for path in paths}
 
 
 # A torn write is the worse case of the two.
@@ -48,71 +33,82 @@ def files_on_disk(place: Path) -> set[str]:
 def test_death_at_any_change_of_the_disk_leaves_one_state_or_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torn: bool
 ) -> None:
-    monkeypatch.setattr(update, "GRACE", -1)
+    log = GrowingLog(tmp_path / "logs" / "a" / "q")
+    log.grow(2)
+    first = tmp_path / "first"
+    build_and_tidy(tmp_path / "logs", first, CrashAt())
+    log.grow(3)
     with counting(monkeypatch) as all_of_them:
-        place = LocalPlace(str(tmp_path / "whole"))
-        add(place, "first")
-        once = all_of_them.done
-        add(place, "second")
-    states = set()
-    for left in range(all_of_them.done - once):
-        home = tmp_path / f"{left}"
-        place = LocalPlace(str(home))
-        add(place, "first")
+        build_and_tidy(tmp_path / "logs", copy(first, tmp_path / "whole"), CrashAt())
+    states = []
+    for left in range(all_of_them.done):
+        place = copy(first, tmp_path / str(left))
         with counting(monkeypatch, left, torn), pytest.raises(Crash):
-            add(place, "second")
-        found = find_manifest(place)
-        assert found is not None
-        name = found.state["name"]
-        states.add(name)
-        assert contents(place, found) == {f"{name} messages".encode(), f"{name} pending".encode()}
-        last = add(place, "third")
-        assert contents(place, last) == {b"third messages", b"third pending"}
-        assert files_on_disk(home) == last.files() | set(last.dropped)
-    assert states == {"first", "second"}
+            build_and_tidy(tmp_path / "logs", place, CrashAt())
+        ended, _ = numbers(Lake(place))
+        assert_exact(Lake(place), len(ended))
+        states.append(len(ended))
+        Lake(place).build(tmp_path / "logs")
+        assert_exact(Lake(place), 5)
+        assert_only_what_counts(place, monkeypatch)
+    assert states == sorted(states) and set(states) == {2, 5}
 
 
-def test_death_in_the_first_build_leaves_an_empty_lake(
+def copy(lake: Path, place: Path) -> Path:
+    """Copy a lake. Times stay, as that of Delta's files are what tells when they were made."""
+    return Path(shutil.copytree(lake, place))
+
+
+def test_death_in_the_first_build_leaves_an_empty_lake_or_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    log = GrowingLog(tmp_path / "logs" / "a" / "q")
+    log.grow(2)
     with counting(monkeypatch) as all_of_them:
-        add(LocalPlace(str(tmp_path / "whole")), "first")
+        Lake(tmp_path / "whole").build(tmp_path / "logs")
     for left in range(all_of_them.done):
-        place = LocalPlace(str(tmp_path / f"{left}"))
+        place = tmp_path / str(left)
         with counting(monkeypatch, left), pytest.raises(Crash):
-            add(place, "first")
-        last = add(place, "second")
-        assert files_on_disk(tmp_path / f"{left}") == last.files() | set(last.dropped)
+            Lake(place).build(tmp_path / "logs")
+        try:
+            open_lake(str(place))
+        except Permanent as error:
+            assert "there is no lake of queue-report; make it with" in str(error)
+        Lake(place).build(tmp_path / "logs")
+        assert_exact(Lake(place), 2)
+        assert_only_what_counts(place, monkeypatch)
 
 
-def test_death_in_any_phase_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = ScriptedLake(str(tmp_path / "lake"), monkeypatch)
-    lake.script = [{"messages": [message("1.1")], "pending": [pending("2.2")]}]
-    lake.build()
+def test_death_in_any_phase_of_a_build(tmp_path: Path) -> None:
+    log, lake = GrowingLog(tmp_path / "logs" / "a" / "q"), tmp_path / "lake"
+    log.grow(2)
+    Lake(lake).build(tmp_path / "logs")
+    log.grow(1)
     seen = CrashAt()
-    lake.script.append({"messages": [message("2.2")], "pending": [pending("3.3")]})
-    states = set()
-    for phase in ("looking at the logs", "matching lines", "writing pending", "moving files in",
-                  "writing the manifest", "cleaning up"):  # fmt: skip
+    for phase in PHASES:
         with pytest.raises(Crash):
-            lake.build(CrashAt(phase))
-        state = (tuple(lake.rows("messages", "key")), tuple(lake.rows("pending", "key")))
-        assert state in {((("1.1",),), (("2.2",),)), ((("1.1",), ("2.2",)), (("3.3",),))}
-        states.add(state)
-    lake.build(seen)
-    assert len(states) == 2 and "looking at the logs" in seen.seen
-    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)] and lake.rows("pending", "key") == [("3.3",)]
-    assert not list((tmp_path / "lake" / "_batch").iterdir())
+            build_and_tidy(tmp_path / "logs", lake, CrashAt(phase))
+        assert_exact(Lake(lake), 2)
+    build_and_tidy(tmp_path / "logs", lake, seen)
+    assert_exact(Lake(lake), 3)
+    for number, phase in enumerate(seen.seen[len(PHASES) :], 4):
+        log.grow(1)
+        with pytest.raises(Crash):
+            build_and_tidy(tmp_path / "logs", lake, CrashAt(phase))
+        assert_exact(Lake(lake), number)
+    assert tuple(seen.seen[: len(PHASES)]) == PHASES
 
 
-def test_a_manifest_that_is_not_whole_does_not_count(tmp_path: Path) -> None:
-    place = LocalPlace(str(tmp_path))
-    add(place, "first")
-    add(place, "second")
-    whole = place.read(manifest_path(2))
-    for cut in range(0, len(whole) - 1, 7):
-        place.write(manifest_path(2), whole[:cut])
-        found = find_manifest(place)
-        assert found is not None and found.state == {"name": "first"}
-        assert contents(place, found) == {b"first messages", b"first pending"}
-    assert add(place, "third").number == 3
+def test_a_version_whose_entry_a_disk_has_lost_is_made_again(tmp_path: Path) -> None:
+    log, lake = GrowingLog(tmp_path / "logs" / "a" / "q"), tmp_path / "lake"
+    Lake(lake).build(tmp_path / "logs")
+    log.grow(1)
+    Lake(lake).build(tmp_path / "logs")
+    entry = lake / "_delta_log" / "00000000000000000002.json"
+    entry.write_bytes(entry.read_bytes()[:-9])
+    with pytest.raises(Temporary, match=rf"^unable to open lake {lake}: .*; nothing is shown$"):
+        open_lake(str(lake))
+    entry.unlink()
+    assert_exact(Lake(lake), 0)
+    Lake(lake).build(tmp_path / "logs")
+    assert_exact(Lake(lake), 1)
