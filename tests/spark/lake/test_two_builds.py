@@ -8,7 +8,8 @@ import pytest
 
 from queue_base.errors import Temporary
 from spark.lake import build as build_module
-from spark.lake.lake import Conflict, Lake as OpenLake, open_lake
+from spark.lake.lake import Conflict, open_lake
+from spark.lake.lake import Lake as OpenLake
 from support.spark.killed_build import CrashAt
 from support.spark.logs.growing_log import GrowingLog, assert_exact
 from support.spark.logs.log_lake import Lake
@@ -93,7 +94,7 @@ def test_what_a_build_finds_in_the_files_that_another_has_put_together_counts_on
     log: GrowingLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = OpenLake.commit
-    tidied = []
+    tidied: list[int] = []
 
     def tidy_first(self: OpenLake, *given: object) -> OpenLake:
         if not tidied:

@@ -67,4 +67,4 @@ def complaint(work: Callable[[], object]) -> str:
 
 if __name__ == "__main__":
     disk = Path(sys.argv[1])
-    print(json.dumps({f"{phase} {is_first}": fill(disk, phase, is_first) for phase in PHASES for is_first in (0, 1)}))
+    print(json.dumps({f"{phase} {is_first}": fill(disk, phase, is_first) for phase in PHASES for is_first in (False, True)}))
