@@ -133,9 +133,9 @@ class State:
 
     messages, deliveries, sessions (of SMTP): by number. bounces: by qp. stored: recipients of on-demand domains. runs:
     over what is stored, by domain. level: since when, and which; None where nothing is known, as between two runs of
-    queue-send. last_ns: stamp of the queue's last line. begun_ns, begun: when a message began last, and how many of each
-    number began with that stamp. dying: this run has
-    lost a daemon. unknown: how many lines of the stream began with a word that no kind of line has, by that word.
+    queue-send. last_ns: stamp of the queue's last line. begun_ns, begun: when a message began last, and how many of
+    each number began with that stamp. dying: this run has lost a daemon. unknown: how many lines of the stream began
+    with a word that no kind of line has, by that word.
     """
 
     def __init__(self, host: str, queue: str) -> None:
