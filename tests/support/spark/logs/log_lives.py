@@ -19,14 +19,20 @@ class Lives:
         self._flights: dict[int, Flight] = {}
         self._bounces: dict[int, str] = {}
         self._sample: tuple[int, tuple[int, int, int, int]] | None = None
+        self._begun: list[tuple[int, int]] = []  # Messages that began with the stamp with which one began last.
         self.last_ns = 0  # Of the queue's last line.
 
     def new(self, at: int, number: int) -> None:
         mail = self._mails.get(number)
         if mail is None:
-            self._mails[number] = Mail(number, birth_ns=at, first_ns=at)
+            self._begin(number, at).birth_ns = at
         elif mail in self._facts or mail.birth_ns is None:
             self._again[number] = at
+
+    def _begin(self, number: int, at: int) -> Mail:
+        self._begun = [one for one in self._begun if one[1] == at] + [(number, at)]
+        mail = self._mails[number] = Mail(number, first_ns=at, life=self._begun.count((number, at)))
+        return mail
 
     def info(self, at: int, number: int, size: int, sender: str, qp: int, uid: int) -> None:
         mail, again = self._mails.get(number), self._again.pop(number, None)
@@ -36,7 +42,8 @@ class Lives:
             mail = None
         if mail is None:
             begin = at if again is None else again
-            mail = self._mails[number] = Mail(number, birth_ns=begin, first_ns=begin)
+            mail = self._begin(number, begin)
+            mail.birth_ns = begin
         mail.info_ns = at
         if mail not in self._facts:
             self._facts[mail] = facts
@@ -46,7 +53,7 @@ class Lives:
 
     def start(self, at: int, delivery: int, number: int, channel: str, recipient: str) -> None:
         self._lose(self._flights.pop(delivery, None))
-        mail = self._mails.setdefault(number, Mail(number, first_ns=at))
+        mail = self._mails.get(number) or self._begin(number, at)
         mail.tried.add((channel, recipient))
         self._flights[delivery] = Flight(mail, delivery, channel, recipient, at)
 

@@ -47,6 +47,7 @@ class Mail:
     birth_ns: int | None = None
     info_ns: int | None = None
     first_ns: int = 0
+    life: int = 1  # Of those with its number that began with that stamp.
     waiting: list[tuple[str, str]] = field(default_factory=list)
     tried: set[tuple[str, str]] = field(default_factory=set)
     flying: int = 0
@@ -61,7 +62,7 @@ class Mail:
     @property
     def key(self) -> str:
         """Its name, which no other message of the stream ever has."""
-        return f"{self.id}.{self.first_ns}"
+        return f"{self.id}.{self.first_ns}" + (f".{self.life}" if self.life > 1 else "")
 
     @property
     def settled(self) -> bool:
