@@ -206,7 +206,7 @@ class _Build:
             except (SourceError, OSError) as error:
                 if not number:
                     raise self._trouble(error, logs) from error
-                summary.warnings.append(f"unable to read logs {logs.root}: {_say(error)}; the rest was read")
+                summary.warnings.append(f"unable to read logs {logs.root}: {_say(error, logs)}; the rest was read")
         tasks = []
         for stream, (logs, one) in found.items():
             state = known.get(stream, {})
@@ -221,9 +221,9 @@ class _Build:
         if isinstance(error, SourceError):
             return error
         if isinstance(error, FileNotFoundError):
-            return SourceError(_say(error))
+            return SourceError(_say(error, logs))
         return Temporary(
-            f"unable to read logs {logs.root}: {_say(error)}; the lake is as it was, run this again to go on"
+            f"unable to read logs {logs.root}: {_say(error, logs)}; the lake is as it was, run this again to go on"
         )
 
     def _match(self, lake: Lake, tasks: Sequence[StreamTask], sizes: Sequence[int]) -> list[TaskResult]:
@@ -312,10 +312,11 @@ def _sum_up(summary: Summary, results: Sequence[StreamResult], known: Mapping[St
         whose |= dict.fromkeys(one.heads, one.stream)
 
 
-def _say(error: Exception) -> str:
+def _say(error: Exception, logs: Files) -> str:
     if not isinstance(error, OSError):
         return str(error)
-    return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
+    name = str(error.filename or "").rstrip("/")
+    return f"{name}: {reason(error)}" if name not in ("", logs.root) else reason(error)
 
 
 def _keep_apart(lake: Files, logs: Files) -> None:

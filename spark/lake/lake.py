@@ -9,6 +9,7 @@ whoever reads it, then it is removed. There is no lock: of two builds that end w
 """
 
 import json
+import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -124,7 +125,7 @@ class Lake:
                 STORED_BY,
                 commit_properties=CommitProperties({_DONE: done}, max_commit_retries=0),
             )
-        except DeltaError as error:
+        except (DeltaError, OSError) as error:
             self._explain(error, added)
         try:
             after = open_lake(self.uri, self.files.store)
@@ -135,7 +136,7 @@ class Lake:
             raise Unsafe(str(error)) from error
         return after
 
-    def _explain(self, error: DeltaError, added: list[Written]) -> None:
+    def _explain(self, error: Exception, added: list[Written]) -> None:
         """Raise what a version that delta-rs was unable to make is; return if it was made: an answer may get lost."""
         try:
             latest = open_lake(self.uri, self.files.store)
@@ -171,7 +172,7 @@ class Lake:
             self.delta.cleanup_metadata()
         except CommitFailedError as error:
             raise Conflict from error
-        except DeltaError as error:
+        except (DeltaError, OSError) as error:
             raise as_os_error(error) from error
         return int(done["numFilesRemoved"])
 
@@ -179,7 +180,7 @@ class Lake:
         """Remove files that do not count since KEPT hours, and those that dead builds have left. Raises OSError."""
         try:
             self.delta.vacuum(KEPT, dry_run=False, enforce_retention_duration=False, full=True)
-        except DeltaError as error:
+        except (DeltaError, OSError) as error:
             raise as_os_error(error) from error
 
 
@@ -191,6 +192,8 @@ def open_lake(uri: str, store: Mapping[str, str] | None = None, version: int | N
     """
     try:
         files = _open(uri, store)
+        if isinstance(files, LocalFiles):
+            os.close(os.open(files.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         delta = DeltaTable(files.root, version=version, storage_options=dict(store or {}) or None)
         about = delta.metadata()
         found = delta.get_add_actions(flatten=True).column("path").to_pylist()
@@ -202,8 +205,8 @@ def open_lake(uri: str, store: Mapping[str, str] | None = None, version: int | N
             raise Permanent(f"unable to open lake {uri}: it has no version {version} (any more)") from error
         raise Temporary(f"unable to open lake {uri}: {reason(as_os_error(error))}; nothing is shown") from error
     except OSError as error:
-        why = error if error.errno is not None else as_os_error(error)
-        if isinstance(why, NotADirectoryError):
+        why = as_os_error(error)
+        if isinstance(why, (FileNotFoundError, NotADirectoryError)):
             raise no_lake(uri) from error
         raise Temporary(f"unable to open lake {uri}: {reason(why)}; nothing is shown") from error
     if about.name != PROGRAM:
@@ -265,6 +268,9 @@ def make_lake(uri: str, store: Mapping[str, str] | None = None) -> Lake:
         # Another build may just have made it.
         if not DeltaTable.is_deltatable(files.root, storage_options=options):
             raise as_os_error(error) from error
+    except OSError as error:
+        _refuse_others(uri, files)
+        raise as_os_error(error) from error
     return open_lake(uri, store)
 
 

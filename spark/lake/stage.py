@@ -130,6 +130,7 @@ def _match(stage: Stage, task: StreamTask, pending: pa.Table | None, writer: Row
         result.files, result.bytes, result.warnings = reading.opened, reading.bytes, reading.warnings
         if after == before:
             return result
+        mark = state.mark()
         for rows in state.take_slices():
             writer.add({"pending": rows})
     except SourceError as error:
@@ -145,7 +146,7 @@ def _match(stage: Stage, task: StreamTask, pending: pa.Table | None, writer: Row
     counts = dict(task.state.get("counts", {}))
     for kind, count in result.counts.items():
         counts[kind] = counts.get(kind, 0) + count
-    kept = json.dumps({**after, "mark": state.mark(), "counts": counts}, separators=(",", ":"))
+    kept = json.dumps({**after, "mark": mark, "counts": counts}, separators=(",", ":"))
     writer.add({"streams": fill("streams", {"state": [kept]}, {"host": host, "queue": queue}, 1)})
     return result
 

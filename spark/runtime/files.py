@@ -112,7 +112,12 @@ class LocalFiles:
         whole = self._path(path)
         os.makedirs(os.path.dirname(whole), exist_ok=True)
         with open(whole, "xb") as file:
-            file.write(content)
+            try:
+                file.write(content)
+                file.flush()
+            except OSError:
+                os.unlink(whole)
+                raise
 
     def remove(self, path: str) -> None:
         try:
@@ -219,6 +224,8 @@ class _plain:
 
 def as_os_error(error: BaseException) -> OSError:
     """Return what delta-rs raises as an OSError, with the number of the system's error if there is one."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
     number = _SYSTEM_ERROR.search(str(error))
     return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(first_line(error))
 

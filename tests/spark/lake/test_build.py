@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spark.lake.build import Order, build
-from spark.lake.lake import open_lake
 from spark.lake.data_files import read_files, read_streams
+from spark.lake.lake import open_lake
 from spark.runtime.progress import Progress
 from spark.tables.arrow import ARROW
 from spark.tables.columns import COLUMNS

@@ -1,11 +1,8 @@
-"""A lake, or a directory for its page, that another account owns: root writes through no link of that account's."""
+"""A directory for the page that another account owns: root writes through no link of that account's."""
 
-import os
 from pathlib import Path
 
 import pytest
-from spark.lake.lock import LOCK, locked
-from spark.runtime.places import LocalPlace
 
 from queue_base.errors import Temporary
 from spark.page.write import replace
@@ -19,21 +16,6 @@ def theirs(place: Path) -> Path:
     (place / "theirs").mkdir()
     give(place / "theirs")
     return place / "theirs"
-
-
-def test_the_lock_of_a_lake_is_no_link(theirs: Path) -> None:
-    (theirs / LOCK).symlink_to("../ours")
-    with pytest.raises(OSError, match="_lock is a symbolic link"), locked(LocalPlace(str(theirs))):
-        pass
-    os.unlink(theirs / LOCK)
-    os.link(theirs.parent / "ours", theirs / LOCK)
-    with pytest.raises(OSError, match="it belongs to uid 0"), locked(LocalPlace(str(theirs))):
-        pass
-    assert (theirs.parent / "ours").read_text() == "ours"
-    os.unlink(theirs / LOCK)
-    for _ in range(2):
-        with locked(LocalPlace(str(theirs))):
-            pass
 
 
 def test_a_page_replaces_nothing_that_a_link_of_another_account_leads_to(theirs: Path) -> None:

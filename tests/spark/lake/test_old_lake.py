@@ -24,7 +24,7 @@ from support.spark.frozen_tables import (
     unpack_trees,
     without_places,
 )
-from support.spark.killed_build import Crash, CrashAt
+from support.spark.killed_build import Crash
 
 OLD = Path(__file__).parent / "old_lake.tar.xz"
 

@@ -1,4 +1,4 @@
-"""What is open at the end of a build: written and read in slices, a row group at a time, each stream for itself."""
+"""What is open at the end of a build: written and read in slices, each stream for itself."""
 
 import subprocess
 import sys
@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from spark.lake.newest import open_local
-from spark.lake.pending import Pending
 
-from spark.lake import matching, pending
+from spark.lake.lake import open_lake
 from spark.match.state import Message, State
 from support.spark.logs.log_files import write_files
 from support.spark.logs.log_lake import Lake
@@ -63,24 +61,32 @@ def test_messages_leave_the_state_as_they_are_taken_and_the_rows_are_the_same(mo
     assert again.deliveries[1][0] is again.messages[7]
 
 
-def test_a_build_takes_what_is_open_from_many_row_groups_and_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (matching, pending):
-        monkeypatch.setattr(module, "SLICE", 10)
+def test_a_build_takes_what_is_open_from_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark.match.state.SLICE", 10)
-    monkeypatch.setattr("spark.lake.parquet.GROUP_BYTES", 4000)
+    monkeypatch.setattr("spark.lake.data_files.GROUP_BYTES", 4000)
     lake, logs = Lake(tmp_path / "lake"), tmp_path / "logs"
     feed(lake, logs, "a/in", 0, 45)
     feed(lake, logs, "b/in", 0, 5)
     feed(lake, logs, "b/out", 0, 25)
     feed(lake, logs, "a/in", 100, 10)
-    _, manifest = open_local(str(tmp_path / "lake"))
-    runs = Pending.open(str(tmp_path / "lake"), manifest.tables["pending"]).runs
-    assert len(runs["a", "in"]) >= 3
+    assert len(open_lake(str(tmp_path / "lake")).tables["pending"]) >= 5
     expected = [("a", "in", number) for number in [*range(45), *range(100, 110)]]
     expected += [("b", "in", number) for number in range(5)] + [("b", "out", number) for number in range(25)]
     assert opened(lake) == expected
+
+
+def test_what_is_stored_keeps_its_order_in_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipient that was stored twice is delivered twice: the later one first."""
+    monkeypatch.setattr("spark.match.state.SLICE", 1)
+    monkeypatch.setattr("spark.lake.data_files.GROUP_BYTES", 1)
+    lines = "".join(
+        f"@{BEGIN + at:016x}00000000 new msg {at}\n" for at in range(30)
+    )  # fmt: skip
+    write_files(tmp_path / "logs" / "a" / "in", [("current", lines.encode())])
+    lake = Lake(tmp_path / "lake")
+    lake.feed(tmp_path / "logs")
+    assert len(open_lake(str(tmp_path / "lake")).tables["pending"]) == 30
+    assert [row["id"] for row in lake.rows("pending")] == list(range(30))
 
 
 def test_what_is_open_needs_memory_once(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ def test_a_directory_of_something_else_is_left_alone(log: GrowingLog, tmp_path: 
 def test_a_delta_table_of_something_else_is_left_alone(log: GrowingLog, tmp_path: Path) -> None:
     DeltaTable.create(str(tmp_path / "lake"), Schema([Field("a", PrimitiveType("long"))]), name="sales")
     before = all_files(tmp_path / "lake")
-    for refused in (lambda: open_lake(str(tmp_path / "lake")), lambda: Lake(tmp_path / "lake").build(tmp_path / "logs")):
+    lake = tmp_path / "lake"
+    for refused in (lambda: open_lake(str(lake)), lambda: Lake(lake).build(tmp_path / "logs")):
         with pytest.raises(Permanent, match=r"lake: it is a Delta table of something else$"):
             refused()
     assert all_files(tmp_path / "lake") == before
@@ -97,7 +98,8 @@ def test_a_lake_of_a_later_version_is_refused_and_left_alone(
         Lake(tmp_path / "lake").build(tmp_path / "logs")
     log.grow(1)
     before = all_files(tmp_path / "lake")
-    for refused in (lambda: open_lake(str(tmp_path / "lake")), lambda: Lake(tmp_path / "lake").build(tmp_path / "logs")):
+    lake = tmp_path / "lake"
+    for refused in (lambda: open_lake(str(lake)), lambda: Lake(lake).build(tmp_path / "logs")):
         with pytest.raises(Permanent, match=rf"a later queue-report made it \(form 99, ours is {FORM}\)"):
             refused()
     assert all_files(tmp_path / "lake") == before
@@ -211,7 +213,7 @@ def test_where_nobody_can_tell_whether_the_version_was_made_the_error_says_so(
 
     with monkeypatch.context() as patch:
         patch.setattr(DeltaTable, "create_write_transaction", fail)
-        with pytest.raises(Temporary, match=": connection lost; nobody can tell now whether what was new in the logs is"):
+        with pytest.raises(Temporary, match=": connection lost; nobody can tell now whether what was new in"):
             Lake(lake).build(tmp_path / "logs")
     monkeypatch.undo()
     assert_exact(Lake(lake), 2 if is_made else 1)

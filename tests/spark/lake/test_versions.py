@@ -8,9 +8,9 @@ import pytest
 
 from queue_base.errors import Permanent
 from spark.lake import lake as lake_module
+from spark.lake.data_files import read_files
 from spark.lake.lake import Lake as OpenLake
 from spark.lake.lake import open_lake
-from spark.lake.data_files import read_files
 from support.spark.logs.growing_log import GrowingLog, assert_exact, numbers
 from support.spark.logs.log_lake import Lake
 

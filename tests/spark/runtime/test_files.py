@@ -1,151 +1,129 @@
-"""Files through Hadoop's file systems are read and changed as those of the local one are."""
+"""Files of this machine, and of an object store: what is there, what is read, and what trouble is called."""
 
-import hashlib
+import errno
 import os
-import random
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from spark.logs.plan import SourceError
-from spark.runtime.places import Entry, LocalPlace, Place, local_path, open_place
 
-from spark.logs import sources
-from support.spark.logs.log_files import rotated, write_files
-from support.spark.logs.log_world import World
+from spark.runtime.files import Entry, LocalFiles, as_os_error, local_path, open_files, store_settings
 
 TEXT = b"0123456789" * 30_000
-HADOOP = pytest.param("hadoop", marks=pytest.mark.together)
 
 
-def hadoop(path: Path) -> Place:
-    """Return a local directory as Hadoop has it; only `local` is not told, as of another machine's."""
-    from spark.runtime.places import HadoopPlace
-
-    from support.spark.session import session
-
-    place = HadoopPlace(session(), str(path))
-    place.local = None
-    return place
+@pytest.fixture
+def files(tmp_path: Path) -> LocalFiles:
+    return LocalFiles(str(tmp_path))
 
 
-@pytest.fixture(params=["local", HADOOP])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return LocalPlace(str(tmp_path)) if request.param == "local" else hadoop(tmp_path)
+def test_what_is_local_is_told_by_its_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert local_path("/srv/a b%41") == "/srv/a b%41" and local_path("file:///srv/a%20b") == "/srv/a b"
+    assert local_path("file:/srv") == "/srv"
+    assert local_path("hdfs:///srv") is local_path("s3a://bucket/x") is None
+    monkeypatch.chdir(tmp_path)
+    assert local_path("srv") == f"{tmp_path}/srv"
+    assert open_files("file:///srv").root == "/srv"
 
 
-def test_a_part_of_a_file_is_read_and_no_more(place: Place, tmp_path: Path) -> None:
-    (tmp_path / "current").write_bytes(TEXT)
-    for start, size in ((0, 3), (2, 7), (70_000, 130_000), (299_998, 10), (0, 0)):
-        assert place.read("current", start, size) == TEXT[start : start + size]
-        assert place.digest("current", start, size) == hashlib.sha256(TEXT[start : start + size]).hexdigest()
-    assert place.read("current") == TEXT
+def test_a_scheme_that_nobody_knows_is_an_error_of_one_line() -> None:
+    with pytest.raises(OSError) as failed:
+        open_files("gopher://host/logs")
+    assert "\n" not in str(failed.value) and "\x1b" not in str(failed.value)
 
 
-def test_a_copy_ends_where_it_is_told_to_though_the_file_goes_on(place: Place, tmp_path: Path) -> None:
-    (tmp_path / "current").write_bytes(TEXT)
-    assert place.copy("current", 5, 12, place, "staging/0") == 7
-    assert (tmp_path / "staging" / "0").read_bytes() == b"5678901"
-    assert place.copy("current", len(TEXT) - 4, len(TEXT) + 9, place, "staging/0") == 4
-    assert (tmp_path / "staging" / "0").read_bytes() == b"6789"
+def test_settings_of_a_store_are_told_from_spark_s_own() -> None:
+    given = {"spark.queueReport.store.AWS_REGION": "eu", "spark.master": "local", "spark.queueReport.store.a.b": "c"}
+    assert store_settings(given) == {"AWS_REGION": "eu", "a.b": "c"}
 
 
-def test_a_directory_is_listed_with_sizes(place: Place, tmp_path: Path) -> None:
+def test_a_directory_is_listed_with_sizes(files: LocalFiles, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "current").write_bytes(TEXT)
-    found = {(one.name, one.is_directory): one.size for one in place.list()}
-    assert found.keys() == {("a", True), ("current", False)} and found["current", False] == len(TEXT)
-    assert place.list("current") == [Entry("", False, len(TEXT))]
+    (tmp_path / os.fsdecode(b"\xff")).touch()
+    (tmp_path / "gone").symlink_to("nowhere")
+    assert files.list() == [
+        Entry("a", True, 0), Entry("current", False, len(TEXT)), Entry(os.fsdecode(b"\xff"), False, 0)
+    ]  # fmt: skip
+    assert files.list("current") == [Entry("", False, len(TEXT))]
 
 
-def test_files_are_written_renamed_and_removed(place: Place, tmp_path: Path) -> None:
-    place.make_directory("a/b")
-    place.write("a/b/x", b"one")
-    with pytest.raises(OSError):
-        place.write("a/b/x", b"two", replace=False)
-    place.rename("a/b/x", "a/y")
-    assert place.exists("a/y") and not place.exists("a/b/x") and (tmp_path / "a" / "y").read_bytes() == b"one"
-    place.remove_empty("a")
-    place.remove_empty("a/b")
-    assert [one.name for one in place.list("a")] == ["y"]
-    place.remove("a")
-    place.remove("a")
-    assert place.list() == []
+def test_a_file_is_read_from_any_place(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "current").write_bytes(TEXT)
+    assert files.read("current") == TEXT
+    with files.open("current") as file:
+        file.seek(299_998)
+        assert file.read(10) == b"89" and file.read(10) == b""
 
 
-@pytest.mark.together
-def test_through_hadoop_the_same_is_new_in_logs_as_on_the_local_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logs = tmp_path / "logs"
-    write_files(logs / "mx1" / "in", rotated(World(1, "mx1", "in").run(200).lines, random.Random(1), 6))
-    monkeypatch.setattr(sources, "KEPT_MAX", 0)
-    monkeypatch.setattr(sources, "_KEPT", 0)
-    expected = sources.plan(LocalPlace(str(logs)), {}, LocalPlace(str(tmp_path / "local")))
-    found = sources.plan(hadoop(logs), {}, hadoop(tmp_path / "hadoop"))
-    assert found.state == expected.state and found.bytes == expected.bytes
-    for one, two in zip(*(plan.streams["mx1", "in"] for plan in (found, expected)), strict=True):
-        assert (one.file, one.start, one.end, one.head, one.torn) == (two.file, two.start, two.end, two.head, two.torn)
-    staged = [
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir() if path.suffix != ".crc"}
-        for name in ("local", "hadoop")
-    ]
-    assert staged[0] == staged[1] and staged[0]
+def test_an_open_file_is_the_same_until_its_name_is_another_one_s(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "current").write_bytes(b"one")
+    with files.open("current") as file:
+        assert files.is_same(file, "current")
+        (tmp_path / "current").rename(tmp_path / "@1.s")
+        assert not files.is_same(file, "current") and files.is_same(file, "@1.s")
+        (tmp_path / "current").write_bytes(b"two")
+        assert not files.is_same(file, "current") and file.read() == b"one"
 
 
-def test_what_is_missing_is_told_from_what_is_in_trouble(place: Place, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        place.read("missing", 0, 1)
-    with pytest.raises(FileNotFoundError):
-        place.list("missing")
+def test_files_are_written_once_and_removed(files: LocalFiles, tmp_path: Path) -> None:
+    files.write("a/b/x", memoryview(b"one"))
+    with pytest.raises(FileExistsError):
+        files.write("a/b/x", b"two")
+    assert (tmp_path / "a" / "b" / "x").read_bytes() == b"one"
+    for _ in range(2):
+        files.remove("a/b/x")
+    assert files.list("a/b") == []
+
+
+def test_a_file_for_which_there_is_no_room_is_not_there() -> None:
+    """A limit of the size of files is met as a full disk is: in the middle of a write."""
+    script = (
+        "import os, resource, signal, tempfile; from spark.runtime.files import LocalFiles\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
+        "with tempfile.TemporaryDirectory() as top:\n"
+        "    try: LocalFiles(top).write('a/x', bytes(100_000))\n"
+        "    except OSError as error: print(error.errno, os.listdir(top + '/a'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == f"{errno.EFBIG} []\n", done
+
+
+def test_what_is_missing_is_told_from_what_is_in_trouble(files: LocalFiles, tmp_path: Path) -> None:
+    for read in (files.read, files.open, files.list):
+        with pytest.raises(FileNotFoundError):
+            read("missing")
     (tmp_path / "directory").mkdir()
-    with pytest.raises(OSError) as trouble:
-        place.read("directory", 0, 1)
-    assert not isinstance(trouble.value, FileNotFoundError)
+    with pytest.raises(IsADirectoryError):
+        files.read("directory")
 
 
-def test_a_log_that_is_removed_while_it_is_looked_at_is_not_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_files_and_then_the_directories_that_name_them_are_synced(
+    files: LocalFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """multilog removes the oldest file when there are too many."""
-    write_files(tmp_path / "logs" / "h" / "q", rotated(World(1, "h", "q").run(200).lines, random.Random(1), 4, 0.0))
-    oldest = min((tmp_path / "logs" / "h" / "q").glob("@*"))
-    read = LocalPlace.read
-
-    def remove_first(self: LocalPlace, path: str, start: int = 0, size: int | None = None) -> bytes:
-        oldest.unlink(missing_ok=True)
-        return read(self, path, start, size)
-
-    monkeypatch.setattr(LocalPlace, "read", remove_first)
-    found = sources.plan(LocalPlace(str(tmp_path / "logs")), {}, LocalPlace(str(tmp_path / "copies")))
-    names = [part.name for part in found.streams["h", "q"]]
-    assert names == [*sorted(path.name for path in oldest.parent.glob("@*")), "current"]
+    files.write("a/b/x", b"one")
+    files.write("a/c/y", b"two")
+    seen: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda open_as: seen.append(os.readlink(f"/proc/self/fd/{open_as}")))
+    files.sync(["a/b/x", "a/c/y"])
+    found = [os.path.relpath(path, tmp_path) for path in seen]
+    assert found == ["a/b/x", "a/c/y", "a/c", "a/b", "a", "."]
+    with pytest.raises(FileNotFoundError):
+        files.sync(["a/z"])
 
 
-@pytest.mark.parametrize(
-    ("host", "told"),
-    [("__HIVE_DEFAULT_PARTITION__", "no host may be called"), (os.fsdecode(b"mx\xff"), "its name is not UTF-8")],
-)
-def test_a_host_that_no_table_can_name_is_refused(tmp_path: Path, host: str, told: str) -> None:
-    write_files(tmp_path / host / "q", rotated(World(1).run(20).lines, random.Random(1), 1))
-    with pytest.raises(SourceError, match=told):
-        sources.plan(LocalPlace(str(tmp_path)), {}, LocalPlace(str(tmp_path / "copies")))
+def test_they_come_to_executors_as_they_are(tmp_path: Path) -> None:
+    again = pickle.loads(pickle.dumps(open_files(str(tmp_path))))
+    again.write("x", b"one")
+    assert (tmp_path / "x").read_bytes() == b"one"
 
 
-def test_a_lake_that_java_cannot_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="is no UTF-8"):
-        LocalPlace(os.fsdecode(bytes(tmp_path) + b"/\xff"))
-
-
-def test_spark_is_asked_only_for_what_may_be_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    assert local_path("/srv/a b%41") == "/srv/a b%41" and local_path("file:///srv/a%20b") == "/srv/a b"
-    assert local_path("/srv", {"spark.master": "local[2]"}) == "/srv"
-    assert local_path("hdfs:///srv") is local_path("s3a://bucket/x") is None
-    assert local_path("/srv", {"spark.master": "yarn"}) is None
-    assert local_path("/srv", {"spark.hadoop.fs.defaultFS": "hdfs://n"}) is None
-    assert local_path("file:/srv", {"spark.master": "yarn"}) == "/srv"
-    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop/conf")
-    assert local_path("/srv") is None
-    monkeypatch.chdir(tmp_path)
-    assert open_place("file:///srv", lambda: pytest.fail("asked")).root == "/srv"
+def test_an_error_of_delta_rs_is_the_system_s_or_one_line() -> None:
+    full = as_os_error(ValueError("Generic error\n \x1b[31m↳\x1b[0m No space left on device (os error 28)"))
+    assert full.errno == errno.ENOSPC
+    other = as_os_error(ValueError("\x1b[31mGeneric S3 error\x1b[0m: no\n\n  Caused by: none"))
+    assert (str(other), other.errno) == ("Generic S3 error: no", None)
+    assert as_os_error(full) is full

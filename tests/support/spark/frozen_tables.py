@@ -177,7 +177,7 @@ WAYS: dict[str, Cuts] = {"one piece": in_one, "two pieces": in_two, "three piece
 def grow(trees: list[Tree], logs: Path, cuts: Cuts) -> Iterator[int]:
     """Write the logs of trees below LOGS, as far as they have come for each build; yields before each.
 
-    The file that a log is cut in is `current`; it gets its name, and is compressed, when the next has begun.
+    A logger's file that a log is cut in is `current`; it gets its name, and is compressed, when the next has begun.
     """
     streams = [path for tree in trees for path in _streams(tree.path)]
     targets = [logs / path.relative_to(tree.path) for tree in trees for path in _streams(tree.path)]
@@ -205,10 +205,14 @@ def _write(target: Path, files: list[Path], place: int | None) -> None:
     for file in files:
         content = _plain(file)
         if place is not None and place <= len(content):
-            (target / "current").write_bytes(content[:place])
+            plain = next((file.name.removesuffix(end) for end in PACKED if file.name.endswith(end)), file.name)
+            (target / ("current" if plain.startswith("@") else plain)).write_bytes(content[:place])
             return
         shutil.copy(file, target)
         place = None if place is None else place - len(content)
+
+
+PACKED = (".gz", ".xz", ".bz2", ".zst")
 
 
 def _plain(file: Path) -> bytes:

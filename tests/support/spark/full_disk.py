@@ -49,8 +49,8 @@ def fill(disk: Path, phase: str, is_first: bool) -> list[object]:
         log.grow(1)
     before = contents(place)
     said = complaint(lambda: build_and_tidy(logs, place, FullAt(disk, phase)))
-    left = {path for path in contents(place).items() if is_first and "/_delta_log/" in path[0]}
-    same = dict(contents(place).items() - left) == before
+    # The first build makes an empty lake, of which a part may be there.
+    same = {path: data for path, data in contents(place).items() if not (is_first and "_delta_log" in path)} == before
     (disk / "other").unlink(missing_ok=True)
     Lake(place).build(logs)
     return [said, same, numbers(Lake(place))[0] == list(range(log.ended))]
@@ -67,4 +67,4 @@ def complaint(work: Callable[[], object]) -> str:
 
 if __name__ == "__main__":
     disk = Path(sys.argv[1])
-    print(json.dumps({f"{phase} {is_first}": fill(disk, phase, is_first) for phase in PHASES for is_first in (False, True)}))
+    print(json.dumps({f"{phase} {first}": fill(disk, phase, first) for phase in PHASES for first in (False, True)}))
