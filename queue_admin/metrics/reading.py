@@ -4,8 +4,9 @@ A reading asks queue-send once, and looks at a handful of files. It never looks 
 queue-smtpd and the queue-intake in front of several queues, which all share, are looked for apart from it.
 """
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
@@ -24,7 +25,8 @@ class Reading(NamedTuple):
 
     `figures` is empty if queue-send did not answer, and `trouble` says why then. `slow` and `refused` are the marks of
     in-flow control. `walked` is None if no walk has ended yet. `silent`: the reading itself takes long, so nothing is
-    known. `smtpd` are the processes of queue-smtpd that answer, where they were asked, too.
+    known. `smtpd` are the processes of queue-smtpd that answer, where they were asked, too. `reasons` has, by channel
+    and nexthop, why the dead destinations of the figures could not be reached last, where that was asked.
     """
 
     at: float
@@ -37,21 +39,28 @@ class Reading(NamedTuple):
     walked: Walked | None
     silent: bool = False
     smtpd: Sequence[ProcessStatus] = ()
+    reasons: Mapping[tuple[bytes, ...], bytes] = {}
 
     def number(self, name: bytes, *labels: bytes) -> float:
         """Return the sum of the figures of a name whose first labels are these."""
         return sum(each.number for each in self.figures if each.name == name and each.labels[: len(labels)] == labels)
 
 
-def take_reading(home: Home, walked: Walked | None) -> Reading:
-    """Return what is known now."""
+def take_reading(home: Home, walked: Walked | None, reasons: bool = False) -> Reading:
+    """Return what is known now, with the `reasons` if they are wanted."""
     figures: list[Figure] = []
     processes: list[ProcessFacts] = []
     trouble = ""
+    known: dict[tuple[bytes, ...], bytes] = {}
     try:
         with SchedulerQueries(home) as queries:
             processes = find_processes(queries.pid) if queries.pid else []
             figures = queries.figures()
+            dead = [each.labels for each in figures if reasons and each.name == b"suspended"]
+            for channel in dict.fromkeys(labels[0] for labels in dead):
+                names = [os.fsdecode(labels[1]) for labels in dead if labels[0] == channel]
+                found = queries.destinations(channel.decode("ascii"), names)
+                known |= {(channel, each.nexthop): each.reason for each in found if each.reason}
     except NoAnswer as error:
         trouble = str(error)
     try:
@@ -59,7 +68,7 @@ def take_reading(home: Home, walked: Walked | None) -> Reading:
     except OSError:
         disk = None
     marks = slow_mark(home).holds(), refuse_mark(home).holds()
-    return Reading(time.time(), figures, trouble, processes, disk, *marks, walked)
+    return Reading(time.time(), figures, trouble, processes, disk, *marks, walked, reasons=known)
 
 
 def silent_reading(at: float, seconds: float) -> Reading:

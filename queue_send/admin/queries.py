@@ -82,12 +82,14 @@ class Queries:
             found, further = explainer.named(self._routed(channel.decode("ascii"), nexthops), now), 0
         else:
             found, further = explainer.page(int(place) if place else None, PAGE, now)
-        return Response(further, [Note(NEWS, pack_destination(self._shown(each))) for each in found])
+        why = self._messages.channels[channel.decode("ascii")].failure
+        return Response(further, [Note(NEWS, pack_destination(self._shown(each, why))) for each in found])
 
-    def _shown(self, fact: DestinationFact) -> DestinationFact:
-        """Return a fact with the times of the system's clock."""
+    def _shown(self, fact: DestinationFact, why: Callable[[bytes], bytes]) -> DestinationFact:
+        """Return a fact with the times of the system's clock, and the reason of a dead destination."""
         to_disk = self._clock.to_disk
-        return fact._replace(probe=fact.probe and to_disk(fact.probe), next=fact.next and to_disk(fact.next))
+        fact = fact._replace(probe=fact.probe and to_disk(fact.probe), next=fact.next and to_disk(fact.next))
+        return fact._replace(reason=why(fact.nexthop)) if fact.state in (facts.DEAD, facts.PROBED) else fact
 
     def _routed(self, kind: str, names: list[bytes]) -> list[bytes]:
         """Return the names, and the destinations and relays that their mail goes to.
