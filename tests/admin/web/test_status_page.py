@@ -358,7 +358,8 @@ def test_the_page_shows_what_is_known_without_a_queue_send_that_is_stopped(
 def written_pages(place: Path) -> list[Path]:
     """Write a full page of each kind, the first page first; return their paths."""
     why = b"192.0.2.1 said: 421 4.3.2 " + b"a-word-of-a-host" * 20
-    places = ((DEAD, HOSTILE, why), (b"alive", b"a.very.long.name." * 12 + b"example", b""), (b"alive", b"b.example", b""))
+    long = b"a.very.long.name." * 12 + b"example"
+    places = ((DEAD, HOSTILE, why), (b"alive", long, b""), (b"alive", b"b.example", b""))
     facts = [
         ("remote", DestinationFact(state, 1_800_000_300, 20, 3, 2000, 3, 300, 4, 0, 0, 0, b"", b"", nexthop, why))
         for state, nexthop, why in places
