@@ -24,7 +24,7 @@ from queue_wire.admin import cause, facts
 from queue_wire.admin import socket as wire
 from queue_wire.admin.cause import Cause, pack_cause
 from queue_wire.admin.facts import ChannelFact, DestinationFact, pack_channel, pack_destination
-from queue_wire.admin.figure import pack_figure
+from queue_wire.admin.figure import FIGURES, pack_figure
 from queue_wire.admin.settings import unpack_in_force
 from queue_wire.admin.socket import NEWS, Note, Request, Response
 from queue_wire.control.destinationlimits import choose_nexthop
@@ -74,6 +74,11 @@ class Queries:
             return Response(0, [Note(NEWS, pack_figure(each)) for each in self._figures.figures(now)])
         notes = [Note(NEWS, pack_channel(each.channel())) for each in self._explainers.values()]
         return Response(int(self._messages.all_read), notes)
+
+    def counts(self, now: float) -> Response:
+        """Return the figures that name no destination: a local one is an address."""
+        found = [each for each in self._figures.figures(now) if "nexthop" not in FIGURES[each.name]]
+        return Response(0, [Note(NEWS, pack_figure(each)) for each in found])
 
     def _destinations(self, names: list[bytes], now: float) -> Response:
         channel, place, *nexthops = names
