@@ -76,9 +76,9 @@ def match_by_spark(
     wanted: Plan, before: Before, home: Home, logs: Place, session: "SparkSession", phase: Callable[[str], None]
 ) -> Iterable[StreamResult]:
     """Match the segments of all streams side by side, in one job of Spark's; join those of each stream."""
-    from spark.runtime.executors import run_on_executors
+    from spark.runtime.executors import cores, run_on_executors
 
-    size = choose_size(wanted.bytes, session.sparkContext.defaultParallelism)
+    size = choose_size(wanted.bytes, cores(session))
     return match_apart(wanted, before, home, logs, size, partial(run_on_executors, session), phase)
 
 

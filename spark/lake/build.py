@@ -39,7 +39,7 @@ SMTPD_QUEUE = "queue-smtpd"
 class SessionSource(Protocol):
     """What begins a session of Spark when it is first asked for one, as runtime.session.Sessions does."""
 
-    def get(self, *, little: bool = False) -> "SparkSession":
+    def get(self) -> "SparkSession":
         """Return the session."""
 
 

@@ -33,7 +33,7 @@ from spark.logs.plan import Plan, Stream
 from spark.logs.reader import read_lines
 from spark.logs.segments import Segment
 from spark.match import Matcher
-from spark.runtime.executors import send_code
+from spark.runtime.executors import cores
 from spark.runtime.places import LocalPlace, Place, walk
 from spark.tables.arrow import ARROW
 from spark.tables.columns import PARTITIONED
@@ -115,7 +115,7 @@ def _stage_rows(session: SparkSession, lake: Place, update: Update, segments: Se
     read = {part.path: (at, one) for at, one in enumerate(segments) for part in one.parts if _is_file(one)}
     if not read:
         return None
-    send_code(session)
+    cores(session)
     options = session.read.format("binaryFile").option("__globPaths__", "false")
     files = options.load(list(read)).select("path", "content")
     # A file is a row, which Spark would send in groups of many.

@@ -76,9 +76,7 @@ def open_engine(
         return DuckEngine(lake, memory or MEMORY)
     if kind == "auto" and importlib.util.find_spec("pyspark") is None:
         raise _no_engine(lake, kind)
-    from spark.lake.size import is_small_lake
-
-    running = (sessions or Sessions()).get(little=is_small_lake(lake))
+    running = (sessions or Sessions()).get()
     from spark.reports.spark_engine import SparkEngine
 
     return SparkEngine(running, lake)

@@ -1,12 +1,10 @@
 """Spark SQL over a lake of any file system."""
 
-import logging
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -41,8 +39,6 @@ class SparkEngine:
 
     def __init__(self, session: SparkSession, lake: str) -> None:
         self._session = session
-        # It prints what is wrong with a statement as JSON, with Java's stack; we tell it ourselves.
-        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         self._place, self.manifest = open_lake(session, lake)
         self._tables: dict[str, DataFrame] = {}
 

@@ -1,18 +1,14 @@
-"""queue-report's command line: what it refuses before it starts anything, and what it draws on a terminal."""
+"""queue-report's command line: what it refuses before it starts anything, and what it says at the end."""
 
-import io
 import os
 import signal
 import subprocess
-import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 from spark.commands.summary import describe_build
 from spark.lake.build import Summary
-from spark.runtime.progress import TerminalProgress, draw, make_progress
 from support.processes.suite import program, wait_until
 
 
@@ -93,34 +89,6 @@ def test_an_interrupt_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> N
         "queue-report: fatal: interrupted; the lake is whole, with all that was new or nothing of it; run it again\n",
     )
     assert [path.name for path in lake.rglob("*") if path.is_file()] == ["_lock"]
-
-
-def test_a_line_of_progress_shows_the_phase_and_fits_the_terminal() -> None:
-    assert draw("writing messages", 0, 0, 80) == "queue-report: writing messages"
-    assert draw("reading lines", 3, 12, 80) == "queue-report: reading lines [######                  ] 3/12"
-    assert len(draw("reading lines", 3, 12, 30)) == 29
-
-
-def test_progress_is_drawn_until_the_end_and_wiped_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = threading.Event()
-
-    class Screen(io.StringIO):
-        def write(self, text: str) -> int:
-            if "moving files in" in text:
-                drawn.set()
-            return super().write(text)
-
-    screen = Screen()
-    monkeypatch.setattr(sys, "stderr", screen)
-    with TerminalProgress() as progress:
-        progress.phase("moving files in")
-        assert drawn.wait(30)
-    assert screen.getvalue().startswith("\rqueue-report: ") and screen.getvalue().endswith("\r\033[K")
-
-
-def test_what_is_no_terminal_gets_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert not isinstance(make_progress(), TerminalProgress)
 
 
 def test_the_summary_says_what_was_read_and_what_became_of_it() -> None:

@@ -16,7 +16,7 @@ from queue_base.errors import Permanent, Temporary
 from spark.lake.lock import locked
 from spark.lake.manifest import VERSION, Manifest, NotAManifest, pack, unpack
 from spark.lake.newest import manifest_path, open_local
-from spark.runtime.errors import JAVA_ERRORS, java_reason, shorten
+from spark.runtime.errors import JAVA_ERRORS, java_reason
 from spark.runtime.places import LocalPlace
 from support.spark.logs.scripted_logs import ScriptedLake, message
 
@@ -138,8 +138,6 @@ def test_java_s_errors_are_one_line(spark: SparkSession, tmp_path: Path) -> None
     with pytest.raises(JAVA_ERRORS) as missing:
         spark.read.text(str(tmp_path / "nothing")).collect()
     assert "\n" not in java_reason(missing.value) and "nothing" in java_reason(missing.value)
-    assert shorten("SparkException: Job aborted", "IOException: No space left on device") == "no space left on device"
-    assert shorten() == shorten("", " ") == "no reason given"
 
 
 HEAD = b'{"program": "queue-report", "whole": true, "version": 1, "number": 1, "made": "", "dropped": {}, "counts": {},'

@@ -30,7 +30,7 @@ STREAM = ("a", "q")
 class NoSpark:
     """Who is asked for a session of Spark where none is needed."""
 
-    def get(self, *, little: bool = False) -> "SparkSession":
+    def get(self) -> "SparkSession":
         raise AssertionError("Spark was asked for")
 
 
