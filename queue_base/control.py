@@ -60,15 +60,20 @@ def check_modes(home: Home) -> None:
 
     Whoever may write there decides where all mail goes.
     """
+    for path, why in find_open_modes(home):
+        raise Temporary(f"unable to use {path}: {why}")
+
+
+def find_open_modes(home: Home) -> "list[tuple[str, str]]":
+    """Return control/, and each file in it, to which everybody may write, and what is wrong. Raises Temporary."""
     try:
         with os.scandir(home.control) as entries:
             modes = [(home.control, os.stat(home.control).st_mode)]
             modes += [(entry.path, entry.stat().st_mode) for entry in entries if entry.is_file()]
     except OSError as error:
         raise Temporary(f"unable to read {error.filename or home.control}: {reason(error)}") from error
-    for path, mode in modes:
-        if mode & 0o002:
-            raise Temporary(f"unable to use {path}: everybody may write to it (mode {mode & 0o7777:04o}); chmod o-w")
+    why = "everybody may write to it (mode %04o); chmod o-w"
+    return [(path, why % (mode & 0o7777)) for path, mode in modes if mode & 0o002]
 
 
 def read_parsed(home: Home, name: str, unpack: "Callable[[bytes], Value]") -> "Value | None":

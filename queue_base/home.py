@@ -93,6 +93,14 @@ class Home:
         """
         return self.path + "/run" if self.several else next(iter(self.queues.values()))
 
+    @property
+    def counts(self) -> str:
+        """The socket on which queue-send tells its counts to whoever may search the directory, if that exists.
+
+        Raises Usage, Temporary.
+        """
+        return f"{self.path}/monitor/{self.name or 'queue'}"
+
     def each(self) -> "list[Home]":
         """Return this home, or one for each queue if there are several and none was chosen. Raises Temporary."""
         if self.is_chosen:

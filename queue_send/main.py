@@ -117,6 +117,7 @@ class QueueSend:
         figures = FigureList(counters, messages, cleaner, clock, disk, log)
         queries = Queries(messages, cleaner, clock, config, figures, lambda: todo.settings)
         admin = AdminSocket(home, orders, queries, rereads, log, shutdown)
+        monitor = AdminSocket(home, orders, queries, rereads, log, shutdown, only_counts=True)
         readiness = Readiness(Supervisor(take_variables()), channels, todo, rereads, shutdown)
         watchdog = Watchdog(messages, log, clock, config, budget, shutdown)
         # With one queue there is nobody to share with.
@@ -136,7 +137,7 @@ class QueueSend:
         self._parts: list[Part] = [
             todo, pickup, *([intake] if intake else []), backlog, disk, retry, announced.disk, delays, *channels,
             bouncer, bounce_orders, cleaner, messages,
-            rereads, admin, watchdog, readiness, *running, *again, announced,
+            rereads, admin, monitor, watchdog, readiness, *running, *again, announced,
         ]  # fmt: skip
         # Marks before removals, which clear them.
         self._writers: list[WritingPart] = [announced, todo, *([intake] if intake else []), *channels, cleaner]

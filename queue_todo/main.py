@@ -269,8 +269,8 @@ class Classifier:
             watch.lost = False
             if priority:
                 self._pending.read_lower_soon()
-            else:
-                self._pending.scan_soon()
+            # A message whose name is lost may have the number of a deferred one.
+            self._part.resubmit(0, now)
 
     @property
     def _has_new_classes(self) -> bool:

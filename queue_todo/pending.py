@@ -9,6 +9,7 @@ files LOWER_MAX are known at a time: their names and times are read in the disk 
 have been taken.
 """
 
+import math
 import os
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -109,7 +110,13 @@ class Pending:
             lower.unread = True
 
     def add(self, messages: Iterable[int], now: float, priority: str = "") -> None:
-        """Add ids of a class that inotify or a command has named."""
+        """Add ids of a class that inotify or a command has named.
+
+        One that a scan has found counts as named from now on: it may be the next message of the number, which is not
+        left to the time of a deferred one.
+        """
+        if now in self._scans:
+            now = math.nextafter(now, math.inf)
         for message in messages:
             self._later_due.pop(message, None)
             if message in self._in_hand:
@@ -147,11 +154,15 @@ class Pending:
         elif message not in self._waiting:
             self._waiting[message] = since
             self._order.append(message)
+        elif self._waiting[message] in self._scans:
+            del self._waiting[message]  # The last one of them is the latest.
+            self._waiting[message] = since
 
     def _wait_lower(self, message: int, priority: str) -> None:
         for lower in self._lower:
-            if lower.name == priority and message not in lower.old:
+            if lower.name == priority:
                 if len(lower.named) < LOWER_MAX or not self._reads:
+                    lower.old.pop(message, None)
                     lower.named[message] = None
                 else:
                     lower.unread = True  # It is read when its turn comes.

@@ -502,4 +502,5 @@ def _pack(entry: PreparedMessage) -> bytes:
 
 
 def _pack_short(entry: PreparedMessage) -> bytes:
-    return pack_classified(Classified(entry.message, entry.local, entry.remote, entry.priority))
+    facts = entry.message, entry.local, entry.remote, entry.priority
+    return pack_classified(Classified(*facts, entry.uid, entry.submitter))

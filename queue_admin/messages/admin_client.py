@@ -111,19 +111,21 @@ class AdminClient:
         self._connection.close()
 
 
-def connect(home: Home, wait: float | None = None) -> AdminClient | None:
+def connect(home: Home, wait: float | None = None, only_counts: bool = False) -> AdminClient | None:
     """Return a client that waits so many seconds for each response, or None if nobody listens. Raises Temporary.
 
-    By default it waits ORDER_WAIT seconds.
+    By default it waits ORDER_WAIT seconds. With `only_counts` it can ask for the figures that name no destination.
     """
     wait = ORDER_WAIT if wait is None else wait
+    path = home.counts if only_counts else f"{home.queue}/lock/control"
+    above, name = os.path.split(path)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(wait)
     try:
         # The path of a socket has at most 107 bytes; that of a descriptor is always short enough.
-        directory = open_below(home.queue, "lock", os.O_PATH | os.O_DIRECTORY)
+        directory = open_below(*os.path.split(above), os.O_PATH | os.O_DIRECTORY)
         try:
-            connection.connect(f"/proc/self/fd/{directory}/control")
+            connection.connect(f"/proc/self/fd/{directory}/{name}")
         finally:
             os.close(directory)
     except (FileNotFoundError, ConnectionRefusedError):
@@ -131,7 +133,7 @@ def connect(home: Home, wait: float | None = None) -> AdminClient | None:
         return None
     except OSError as error:
         connection.close()
-        raise Temporary(f"unable to use {home.queue}/lock/control: {reason(error)}") from error
+        raise Temporary(f"unable to use {path}: {reason(error)}") from error
     return AdminClient(connection, wait)
 
 
@@ -215,13 +217,27 @@ def connect_or_lock(home: Home, layout: Layout) -> AdminClient | OfflineQueue:
         time.sleep(0.1)
 
 
+def may_ask_counts_alone(home: Home) -> bool:
+    """Return whether this process may not ask queue-send for more than the counts. Raises Temporary if not for these.
+    """
+    above = os.path.dirname(home.counts)
+    if os.access(f"{home.queue}/lock", os.X_OK) or not os.path.isdir(home.queue):
+        return False
+    if not os.access(above, os.X_OK):
+        raise Temporary(
+            f"unable to use {home.queue}: permission denied; run as root or its owner, or see {above}: who may search"
+            " that directory may read counts"
+        )
+    return True
+
+
 class SchedulerQueries:
     """Queries to a running queue-send. Use it as a context manager. Every method raises NoAnswer."""
 
-    def __init__(self, home: Home) -> None:
-        """Connect."""
+    def __init__(self, home: Home, only_counts: bool = False) -> None:
+        """Connect; with `only_counts`, for `figures` without the names of destinations."""
         try:
-            client = connect(home, QUERY_WAIT)
+            client = connect(home, QUERY_WAIT, only_counts)
         except Failure as error:
             raise NoAnswer(f"not known: {error}") from error
         if client is None:

@@ -24,7 +24,7 @@ from queue_wire.control.destinationlimits import choose_nexthop
 from queue_wire.control.localroutes import find_local_route, unpack_local_routes
 from queue_wire.control.ondemand import unpack_ondemand
 from queue_wire.control.smtproutes import unpack_routes
-from queue_wire.files.last_result import FILE_MAX, LastResult, short_reason
+from queue_wire.files.last_result import FILE_MAX, LastResult, short_reason, suspension
 
 TAIL = 65536  # Bytes of a file that are enough for one reason.
 ASKED_MAX = 10_000  # Nexthops about which queue-send is asked.
@@ -120,7 +120,7 @@ class DeadNexthops:
         self._home = home
         self._is_read = False  # control/.
         self._asked = 0
-        self._dead: dict[bytes, bool] = {}
+        self._dead: dict[bytes, str] = {}
 
     def why(self, recipient: RecipientState) -> str:
         """Return why a recipient waits whose nexthop is dead; empty if it is not."""
@@ -136,11 +136,12 @@ class DeadNexthops:
                 self._asked += 1
                 with SchedulerQueries(self._home) as queries:
                     found = queries.destinations(recipient.channel, [os.fsdecode(nexthop)])
-                self._dead[nexthop] = any(each.state in (DEAD, PROBED) for each in found)
+                dead = [reason_line(suspension(nexthop, each.reason)) for each in found if each.state in (DEAD, PROBED)]
+                self._dead[nexthop] = dead[0] if dead else ""
         except (Failure, NoAnswer):
             self._asked = ASKED_MAX + 1
             return ""
-        return f"delivery temporarily suspended: {visible(nexthop)} is dead" if self._dead[nexthop] else ""
+        return self._dead[nexthop]
 
     def _nexthop(self, recipient: RecipientState) -> bytes | None:
         """Return the nexthop of a recipient; None for a local one that queue-local delivers to."""

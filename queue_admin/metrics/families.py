@@ -97,7 +97,8 @@ class ReadingCollector(Collector):
             text = "1 if the queue-intake in front of several queues listens"
             yield _gauge("queue_intake_up", text, int(shared.listening))
         yield InfoMetricFamily("queue_exporter", "The program that answers", {"version": self._version})
-        yield from _of_smtpd(shared.smtpd)
+        if shared.smtpd is not None:
+            yield from _of_smtpd(shared.smtpd)
 
     def _of_queue(self, reading: Reading) -> Iterator[Metric]:
         yield _gauge("queue_up", "1 if queue-send answers", 1 if reading.figures else 0)
@@ -145,10 +146,8 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 def _of_machine(reading: Reading) -> Iterator[Metric]:
     """Yield what is known without queue-send."""
-    inflow = GaugeMetricFamily("queue_inflow", "1 if injectors wait, are refused", labels=["state"])
-    inflow.add_metric(["slow"], int(reading.slow))
-    inflow.add_metric(["refused"], int(reading.refused))
-    yield inflow
+    if not reading.only_counts:
+        yield _inflow(reading)
     if reading.disk is not None:
         yield _gauge("queue_disk_free_bytes", "Free space of the queue's disk", reading.disk.free)
         yield _gauge("queue_disk_bytes", "All space of the queue's disk", reading.disk.total)
@@ -161,6 +160,13 @@ def _of_machine(reading: Reading) -> Iterator[Metric]:
         yield _gauge("queue_walk_timestamp_seconds", "When the last walk over the queue ended", walked.at)
         yield from _of_stored(walked.stored, reading.at)
     yield from _of_processes(reading.processes, reading.at)
+
+
+def _inflow(reading: Reading) -> Metric:
+    inflow = GaugeMetricFamily("queue_inflow", "1 if injectors wait, are refused", labels=["state"])
+    inflow.add_metric(["slow"], int(reading.slow))
+    inflow.add_metric(["refused"], int(reading.refused))
+    return inflow
 
 
 def _of_stored(stored: Mapping[str, StoredTotals], at: float) -> Iterator[Metric]:

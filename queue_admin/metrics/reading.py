@@ -4,14 +4,16 @@ A reading asks queue-send once, and looks at a handful of files. It never looks 
 queue-smtpd and the queue-intake in front of several queues, which all share, are looked for apart from it.
 """
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
+from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries, may_ask_counts_alone
 from queue_admin.metrics.oldest_walk import Walked
 from queue_admin.metrics.smtpd_client import ask_processes
 from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts, disk_space, find_intake, find_processes
+from queue_base.accounts import queue_owner
 from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_base.queue.inflow import refuse_mark, slow_mark
@@ -24,7 +26,9 @@ class Reading(NamedTuple):
 
     `figures` is empty if queue-send did not answer, and `trouble` says why then. `slow` and `refused` are the marks of
     in-flow control. `walked` is None if no walk has ended yet. `silent`: the reading itself takes long, so nothing is
-    known. `smtpd` are the processes of queue-smtpd that answer, where they were asked, too.
+    known. `smtpd` are the processes of queue-smtpd that answer, where they were asked, too. `reasons` has, by channel
+    and nexthop, why the dead destinations of the figures could not be reached last, where that was asked. With
+    `only_counts` whoever asks may not read the queue, and knows neither the marks nor the destinations.
     """
 
     at: float
@@ -37,21 +41,33 @@ class Reading(NamedTuple):
     walked: Walked | None
     silent: bool = False
     smtpd: Sequence[ProcessStatus] = ()
+    reasons: Mapping[tuple[bytes, ...], bytes] = {}
+    only_counts: bool = False
 
     def number(self, name: bytes, *labels: bytes) -> float:
         """Return the sum of the figures of a name whose first labels are these."""
         return sum(each.number for each in self.figures if each.name == name and each.labels[: len(labels)] == labels)
 
 
-def take_reading(home: Home, walked: Walked | None) -> Reading:
-    """Return what is known now."""
+def take_reading(home: Home, walked: Walked | None, reasons: bool = False) -> Reading:
+    """Return what is known now, with the `reasons` if they are wanted.
+
+    Raises Temporary if this process may not even ask for counts.
+    """
     figures: list[Figure] = []
     processes: list[ProcessFacts] = []
     trouble = ""
+    known: dict[tuple[bytes, ...], bytes] = {}
+    only_counts = may_ask_counts_alone(home)
     try:
-        with SchedulerQueries(home) as queries:
+        with SchedulerQueries(home, only_counts) as queries:
             processes = find_processes(queries.pid) if queries.pid else []
             figures = queries.figures()
+            dead = [each.labels for each in figures if reasons and each.name == b"suspended"]
+            for channel in dict.fromkeys(labels[0] for labels in dead):
+                names = [os.fsdecode(labels[1]) for labels in dead if labels[0] == channel]
+                found = queries.destinations(channel.decode("ascii"), names)
+                known |= {(channel, each.nexthop): each.reason for each in found if each.reason}
     except NoAnswer as error:
         trouble = str(error)
     try:
@@ -59,7 +75,8 @@ def take_reading(home: Home, walked: Walked | None) -> Reading:
     except OSError:
         disk = None
     marks = slow_mark(home).holds(), refuse_mark(home).holds()
-    return Reading(time.time(), figures, trouble, processes, disk, *marks, walked)
+    at = time.time()
+    return Reading(at, figures, trouble, processes, disk, *marks, walked, reasons=known, only_counts=only_counts)
 
 
 def silent_reading(at: float, seconds: float) -> Reading:
@@ -71,12 +88,13 @@ def silent_reading(at: float, seconds: float) -> Reading:
 class SharedReading(NamedTuple):
     """What is known of the services that all queues of a home share, at the time `at`.
 
-    `smtpd` are the processes of queue-smtpd that answer. With several queues, `listening` is whether the queue-intake
-    in front of them listens, and `intake` what is known of its process, None for nothing.
+    `smtpd` are the processes of queue-smtpd that answer, None if this process may not ask them. With several queues,
+    `listening` is whether the queue-intake in front of them listens, and `intake` what is known of its process, None
+    for nothing.
     """
 
     at: float
-    smtpd: Sequence[ProcessStatus] = ()
+    smtpd: Sequence[ProcessStatus] | None = ()
     several: bool = False
     listening: bool = False
     intake: ProcessFacts | None = None
@@ -84,9 +102,11 @@ class SharedReading(NamedTuple):
 
 def take_shared(home: Home) -> SharedReading:
     """Return what is known now of what all queues share."""
+    smtpd: Sequence[ProcessStatus] | None = ()
     try:
-        smtpd = ask_processes(home, False).processes
+        may_ask = os.geteuid() in (0, queue_owner(home).uid)
+        smtpd = ask_processes(home, False).processes if may_ask else None
     except Failure:
-        smtpd = []
+        pass
     listening, intake = find_intake(home) if home.several else (False, None)
     return SharedReading(time.time(), smtpd, home.several, listening, intake)

@@ -3,6 +3,7 @@
 The daemons' own readers decide. Those of queue-remote are asked by `queue-remote --check`.
 """
 
+import itertools
 import os
 import pwd
 import re
@@ -14,14 +15,15 @@ from typing import NamedTuple
 
 from queue_admin.messages.admin_client import OnDemandClient, runs
 from queue_base.accounts import SMTPD_ACCOUNT, Owner, queue_owner
-from queue_base.control import check_modes, read_control, read_limit_lines, read_me, read_parsed, read_rules
+from queue_base.control import find_open_modes, read_control, read_limit_lines, read_me, read_parsed, read_rules
 from queue_base.daemon.processes import command as program
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.class_trees import read_classes
 from queue_base.secret_files import read_srs_secrets
-from queue_base.server_certificates import PemFiles, ServerCertificates, read_named_files, read_pem_files
+from queue_base.server_certificates import ServerCertificates, read_named_files
 from queue_wire.control.destinationlimits import warn_of
+from queue_wire.control.hostmap import host_key
 from queue_wire.control.lines import numbered_lines
 from queue_wire.control.listeners import IMPLICIT_TLS, ON_DEMAND, unpack_listener, unpack_listeners
 from queue_wire.control.localroutes import matches_nothing, unpack_local_routes
@@ -41,6 +43,9 @@ OF_REMOTE = frozenset(
 )
 _MAKE_SECRET = "`openssl rand -hex 32 | queuectl config set srssecrets -` makes a secret"
 PATIENCE = 60.0  # Seconds for queue-remote.
+# Files that name others, the first four keys and certificates, the names of which end so.
+_NAMING = ("smtpdcert", "dkim", "arc", "tlspolicy", "checkpassword", "remoteprogram")
+_OF_CERTIFICATES = (".pem", ".key", ".crt", ".cer")
 
 
 class ControlFault(NamedTuple):
@@ -61,41 +66,22 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
     if not os.path.isdir(home.control):
         raise Temporary(f"unable to read {home.control}: it is not there; queuectl init makes a home")
     faulty = set()
-    try:
-        check_modes(home)
-    except Temporary as error:
-        yield ControlFault("", None, str(error))
+    for path, why in find_open_modes(home):
+        yield ControlFault("" if path == home.control else os.path.basename(path), None, why)
+    for fault in find_unusable(home):
+        faulty.add(fault.name)
+        yield fault
     for file in FILES:
-        try:
-            data = read_control(home, file.name)
-            if data is not None:
-                check(file, data)
-                if file.shape in ONE_VALUE:
-                    yield from _further_lines(file.name, data)
-        except FormatError as error:
-            faulty.add(file.name)
-            yield _fault(file.name, error)
-        except Temporary as error:
-            faulty.add(file.name)
-            yield _unreadable(file.name, error)
-    if "me" not in faulty:
-        try:
-            read_me(home)
-        except Temporary:
-            faulty.add("me")
-            yield ControlFault("me", None, "it is missing or empty; write this host's name into it")
-    for name, why in ask_remote(home):
-        if name not in faulty:
-            faulty.add(name)
-            line = re.match(r"line ([0-9]+): ", why)
-            yield ControlFault(name, int(line[1]) if line else None, why[line.end() :] if line else why)
+        if file.shape in ONE_VALUE and file.name not in faulty:
+            yield from _further_lines(file.name, read_control(home, file.name) or b"")
     if "queues" not in faulty:
         yield from _missing_queues(home)
     yield from _idle_lines(home)
     if "localroutes" not in faulty:
         yield from _idle_patterns(home)
     if not faulty & {"smtpd", "smtpdcert"}:
-        yield from _certificate_faults(home)
+        if (certificates := read_control(home, "smtpdcert")) is not None:
+            yield from _certificate_faults(home, certificates)
         yield from _unusable_listeners(home)
     if not faulty & {"ondemand", "ondemandusers"}:
         yield from _idle_customers(home)
@@ -115,6 +101,38 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
     if "checkpassword" not in faulty:
         yield from _unusable_program(home)
     yield from _unknown_names(home)
+
+
+def find_unusable(home: Home, names: Collection[str] = BY_NAME) -> Iterator[ControlFault]:
+    """Yield a fault of each of these files that cannot be used. Raises Temporary if queue-remote cannot be asked."""
+    faulty = set()
+    there = set()
+    for file in FILES:
+        if file.name not in names:
+            continue
+        try:
+            data = read_control(home, file.name)
+            if data is not None:
+                there.add(file.name)
+                check(file, data)
+        except FormatError as error:
+            faulty.add(file.name)
+            yield _fault(file.name, error)
+        except Temporary as error:
+            faulty.add(file.name)
+            yield _unreadable(file.name, error)
+    if "me" in names and "me" not in faulty:
+        try:
+            read_me(home)
+        except Temporary:
+            faulty.add("me")
+            yield ControlFault("me", None, "it is missing or empty; write this host's name into it")
+    # It is a program to start.
+    for name, why in ask_remote(home) if there & OF_REMOTE else ():
+        if name in names and name not in faulty:
+            faulty.add(name)
+            line = re.match(r"line ([0-9]+): ", why)
+            yield ControlFault(name, int(line[1]) if line else None, why[line.end() :] if line else why)
 
 
 def _fault(name: str, error: FormatError) -> ControlFault:
@@ -161,7 +179,7 @@ def check_new(home: Home, name: str, data: bytes) -> ControlFault | None:
     if name == "srs" and unpack_srs_domain(data) and (unusable := _srs_fault(home)) is not None:
         return unusable
     if name == "smtpdcert":
-        for fault in _faults_of(home, read_named_files(home, unpack_certificate_lines(data))):
+        for fault in _certificate_faults(home, data):
             return fault
     for _, why in ask_remote(home, name, data) if name in OF_REMOTE else ():
         return ControlFault(name, None, why)
@@ -209,16 +227,21 @@ def _idle_patterns(home: Home) -> Iterator[ControlFault]:
             yield ControlFault("localroutes", number, f"{why}, and for all names there are domain and .domain")
 
 
-def _certificate_faults(home: Home) -> Iterator[ControlFault]:
-    """Yield the certificates that queue-smtpd could not use."""
-    yield from _faults_of(home, read_pem_files(home))
-
-
-def _faults_of(home: Home, files: list[PemFiles]) -> Iterator[ControlFault]:
-    """Yield what is wrong with certificates, if this user has the rights with which queue-smtpd reads them."""
+def _certificate_faults(home: Home, data: bytes) -> Iterator[ControlFault]:
+    """Yield the lines of smtpdcert that queue-smtpd could not use, if this user has the rights with which it reads."""
     if _runs_the_server(home):
-        for why in ServerCertificates().take(files):
-            yield ControlFault("smtpdcert", None, why)
+        for each in read_named_files(home, unpack_certificate_lines(data)):
+            for why in ServerCertificates().take([each]):
+                yield ControlFault("smtpdcert", _line_of(data, each.key), why)
+
+
+def _line_of(data: bytes, key: bytes) -> int | None:
+    """Return the number of the line of a file of `key:value` lines that has a key."""
+    for number, line in numbered_lines(data):
+        name = line.partition(b":")[0].strip()
+        if key in (name, host_key(name)):
+            return number
+    return None
 
 
 def _runs_the_server(home: Home) -> bool:
@@ -298,17 +321,19 @@ def _unusable_listeners(home: Home) -> Iterator[ControlFault]:
 
 def _idle_customers(home: Home) -> Iterator[ControlFault]:
     """Yield the domains of control/ondemandusers that have no ATRN, and those with ATRN that no user has."""
-    lines = read_parsed(home, "ondemand", unpack_ondemand) or {}
-    users = read_parsed(home, "ondemandusers", unpack_on_demand_users) or {}
-    taken = {domain for domains in users.values() for domain in domains}
-    for domain in sorted(taken):
-        if domain not in lines or not lines[domain].turns:
-            why = f"{quoted(domain)} has no line with `atrn` in control/ondemand, so its user gets 451"
-            yield ControlFault("ondemandusers", None, why)
+    data, users = (read_control(home, name) or b"" for name in ("ondemand", "ondemandusers"))
+    lines = unpack_ondemand(data)
+    taken = set()
+    for number, text in numbered_lines(users):
+        for domain in itertools.chain.from_iterable(unpack_on_demand_users(text).values()):
+            taken.add(domain)
+            if domain not in lines or not lines[domain].turns:
+                why = f"{quoted(domain)} has no line with `atrn` in control/ondemand, so its user gets 451"
+                yield ControlFault("ondemandusers", number, why)
     for domain, line in lines.items():
         if line.turns and domain not in taken:
             why = f"{quoted(domain)} has no user in control/ondemandusers, so nobody can take its mail"
-            yield ControlFault("ondemand", None, why)
+            yield ControlFault("ondemand", _line_of(data, domain), why)
 
 
 def _unknown_customers(home: Home) -> Iterator[ControlFault]:
@@ -316,10 +341,11 @@ def _unknown_customers(home: Home) -> Iterator[ControlFault]:
     found = read_parsed(home, "smtpdusers", unpack_users)
     if found is None or read_control(home, "checkpassword") is not None:
         return
-    for user in read_parsed(home, "ondemandusers", unpack_on_demand_users) or {}:
+    data = read_control(home, "ondemandusers") or b""
+    for user in unpack_on_demand_users(data):
         if user not in found.users:
             why = f"there is no user {quoted(user)} in control/smtpdusers; queuectl passwd makes one"
-            yield ControlFault("ondemandusers", None, why)
+            yield ControlFault("ondemandusers", _line_of(data, user), why)
 
 
 def _unreadable_users(home: Home) -> Iterator[ControlFault]:
@@ -393,34 +419,37 @@ def _local_on_demand(home: Home) -> Iterator[ControlFault]:
         rules = read_rules(home)
     except Temporary:
         return  # No name of this host, which is a fault of its own.
-    for domain in read_parsed(home, "ondemand", unpack_ondemand) or ():
+    data = read_control(home, "ondemand") or b""
+    for domain in unpack_ondemand(data):
         steps: list[bytes] = []
         if rewrite(b"postmaster@" + domain, rules, steps)[0] is LOCAL:
             by = steps[-1].partition(b":")[0].decode("ascii")
             why = f"{quoted(domain)} is local by control/{by}, so nothing is stored for it; remove it from one of them"
-            yield ControlFault("ondemand", None, why)
+            yield ControlFault("ondemand", _line_of(data, domain), why)
 
 
 def _routed_twice(home: Home) -> Iterator[ControlFault]:
     """Yield the domains that have a relay in control/ondemand, and a line of their own in control/smtproutes."""
-    routes = read_parsed(home, "smtproutes", unpack_routes) or {}
+    data = read_control(home, "smtproutes") or b""
+    routes = unpack_routes(data)
     for domain in on_demand_routes(read_parsed(home, "ondemand", unpack_ondemand) or {}):
         if domain in routes:
             why = f"{quoted(domain)} has a relay in control/ondemand, so this line is not used; remove one of them"
-            yield ControlFault("smtproutes", None, why)
+            yield ControlFault("smtproutes", _line_of(data, domain), why)
 
 
 def _deaf_listeners(home: Home) -> Iterator[ControlFault]:
     """Yield the listeners for balancers if no host may be one; none if a file is unusable."""
     try:
-        listeners = read_parsed(home, "smtpd", unpack_listeners) or []
+        read_parsed(home, "smtpd", unpack_listeners)
         balancers = read_parsed(home, "proxyclients", unpack_networks)
     except Temporary:
         return
-    for each in listeners:
+    for number, line in numbered_lines(read_control(home, "smtpd") or b""):
+        each = unpack_listener(line)
         if each.proxy and not balancers:
             why = f"port {each.port} has option proxy, and control/proxyclients has no host; every client is refused"
-            yield ControlFault("smtpd", None, why)
+            yield ControlFault("smtpd", number, why)
 
 
 def _unknown_classes(home: Home, faulty: Collection[str]) -> Iterator[ControlFault]:
@@ -449,7 +478,11 @@ def _unknown_names(home: Home) -> Iterator[ControlFault]:
         raise Temporary(f"unable to read {home.control}: {reason(error)}") from error
     named = _named_files(home)
     for name in names:
-        if name in BY_NAME or name in OF_QMAIL or name in named or is_copy(name):
+        path = os.path.realpath(f"{home.control}/{name}")
+        if name in BY_NAME or name in OF_QMAIL or path in named or is_copy(name):
+            continue
+        if name.endswith(_OF_CERTIFICATES):
+            yield ControlFault(name, None, f"no line of control/{', '.join(_NAMING[:3])} or {_NAMING[3]} names it")
             continue
         near = nearest_name(name)
         advice = "" if near is None else f"; the nearest name is {near}"
@@ -457,12 +490,13 @@ def _unknown_names(home: Home) -> Iterator[ControlFault]:
 
 
 def _named_files(home: Home) -> set[str]:
-    """Return the words of dkim, arc, smtpdcert and tlspolicy: they name files, which may be in control/."""
+    """Return the paths that control files may name: their words, relative to control/."""
     found: set[str] = set()
-    for name in ("dkim", "arc", "smtpdcert", "tlspolicy"):
+    for name in _NAMING:
         try:
             data = read_control(home, name)
         except Temporary:
             continue
-        found.update(re.split(r"[\s:=]+", os.fsdecode(data or b"")))
+        words = re.split(r"[\s:=]+", os.fsdecode(data or b""))
+        found.update(os.path.realpath(os.path.join(home.control, word)) for word in words)
     return found

@@ -4,13 +4,16 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from queue_admin.messages.admin_client import QUERY_WAIT, connect
+from queue_admin.metrics.smtpd_client import ask_settings
+from queue_admin.printable import visible
+from queue_admin.settings.control_faults import find_unusable
 from queue_base.control import read_control
 from queue_base.errors import Failure, Temporary
 from queue_base.home import Home
 from queue_wire.admin.settings import unpack_in_force
 from queue_wire.admin.socket import NEWS, SETTINGS, Request, Response
 from queue_wire.control.lines import unpack_line
-from queue_wire.control.registry import FILES, ControlFile, fingerprint, shown_value
+from queue_wire.control.registry import BY_NAME, FILES, ControlFile, fingerprint, shown_value
 from queue_wire.format_error import FormatError
 
 # Of one file: the check sum and the value that each daemon which reported it has in force.
@@ -21,7 +24,8 @@ class Setting(NamedTuple):
     """A control file and its value in force.
 
     `source` is `default`, `file`, or `running`: a daemon has another value in force than the file now says. `pending`
-    is then the value of the file, None otherwise. `trouble` is why the file cannot be read, empty if it can.
+    is then the value of the file, None otherwise. `trouble` is why the file cannot be used, empty if it can: the value
+    is then that of its last contents which a daemon has in force, else what counts without it.
     """
 
     file: ControlFile
@@ -33,7 +37,7 @@ class Setting(NamedTuple):
     @property
     def differs(self) -> bool:
         """Whether the value is not the default."""
-        return self.source != "default" or self.pending is not None
+        return self.source != "default" or self.pending is not None or bool(self.trouble)
 
     def facts(self) -> dict[str, object]:
         """Return the object for --format json."""
@@ -59,8 +63,6 @@ def plain(text: str) -> str:
 
 def ask_running(home: Home) -> tuple[Running, str]:
     """Return what the running daemons have in force, of all queues, and why that is not known; empty if it is."""
-    if home.is_chosen:
-        return _ask_queue(home)
     together: Running = {}
     whys = []
     for one in home.each():
@@ -68,7 +70,15 @@ def ask_running(home: Home) -> tuple[Running, str]:
         for name, values in found.items():
             together.setdefault(name, []).extend(values)
         if why:
-            whys.append(f"queue {one.name}: {why}")
+            whys.append(why if home.is_chosen else f"queue {one.name}: {why}")
+    try:
+        processes, silent = ask_settings(home, False)
+    except Failure as error:
+        processes, silent = [], [str(error)]
+    for each in processes:
+        for name, check, value in each.files:
+            together.setdefault(name, []).append((check, value))
+    whys += [visible(trouble.encode("utf-8", "surrogateescape")) for trouble in silent]
     return together, "; ".join(whys)
 
 
@@ -98,31 +108,38 @@ def running_in(response: Response) -> Running:
 
 
 def read_settings(home: Home, running: Running, names: Iterable[str] = ()) -> Iterator[Setting]:
-    """Yield the settings of these control files, or of all if no names are given."""
-    wanted = set(names)
+    """Yield the settings of these control files, or of all if no names are given.
+
+    Raises Temporary if queue-remote cannot be asked what can be used.
+    """
+    wanted = set(names) or BY_NAME.keys()
+    faults = {fault.name: fault.text() for fault in find_unusable(home, wanted)}
     try:
         host = unpack_line(read_control(home, "me") or b"").decode("ascii", "backslashreplace")
     except Temporary:
         host = ""
     for file in FILES:
-        if not wanted or file.name in wanted:
-            yield _setting(home, file, running.get(file.name, []), host)
+        if file.name in wanted:
+            yield _setting(home, file, running.get(file.name, []), host, faults.get(file.name, ""))
 
 
-def _setting(home: Home, file: ControlFile, running: list[tuple[str, str]], host: str) -> Setting:
+def _setting(home: Home, file: ControlFile, running: list[tuple[str, str]], host: str, trouble: str) -> Setting:
     def shown(value: str) -> str:
         if value != "default":
             return value
         return f"{host} (me)" if file.default == "`me`" and host else plain(file.default)
 
-    trouble = ""
     try:
         data = read_control(home, file.name)
-    except Temporary as error:
-        data, trouble = None, str(error)
-    value = "not readable" if trouble else shown(shown_value(file, data))
+    except Temporary:
+        data = None
+    value = shown(shown_value(file, data))
+    if trouble and not running:
+        # What no daemon has in force: queue-send takes the default when it starts, and others no mail.
+        alone = {"queue-send", "queue-ondemand"}.issuperset(file.readers)
+        return Setting(file, shown("default") if alone else "not usable", "default" if alone else "file", None, trouble)
     for check, in_force in running:
-        if not trouble and check != fingerprint(file, data):
-            return Setting(file, shown(in_force), "running", value)
-    source = "default" if data is None and not trouble else "file"
-    return Setting(file, value, source, None, trouble)
+        # A daemon may have taken what is wrong at its start, without the lines that are.
+        if check != fingerprint(file, data) or (trouble and data is None):
+            return Setting(file, shown(in_force), "running", None if trouble else value, trouble)
+    return Setting(file, value, "default" if data is None else "file", None, trouble)

@@ -117,9 +117,11 @@ def _destinations(queues: Sequence[LiveQueue], most: int) -> Iterator[str]:
         yield f"{each.number:>8.0f}{in_flight:>11.0f}{window:>8.0f}  {_place(one, each)}"
     if dead:
         yield ""
-        yield f"{'waiting':>8}{'deferred':>10}  dead destination"
+        yield f"{'waiting':>8}{'deferred':>10}  dead destination, and why"
     for one, each in dead[:most]:
-        yield f"{one.reading.number(b'waiting', *each.labels):>8.0f}{each.number:>10.0f}  {_place(one, each)}"
+        why = one.reading.reasons.get(each.labels, b"")
+        place = _place(one, each) + (f": {visible(why)}" if why else "")
+        yield f"{one.reading.number(b'waiting', *each.labels):>8.0f}{each.number:>10.0f}  {place}"
 
 
 def _most(queues: Sequence[LiveQueue], name: bytes) -> list[tuple[LiveQueue, Figure]]:

@@ -149,7 +149,7 @@ def show_live(home: Home, queues: Sequence[str], by: str) -> None:
     try:
         with LiveTerminal() as terminal:
             while True:
-                readings, begun = {one.name: take_reading(one, None) for one in homes}, time.monotonic()
+                readings, begun = {one.name: take_reading(one, None, reasons=True) for one in homes}, time.monotonic()
                 shown = [LiveQueue(one.name, one.queue, readings[one.name], before.get(one.name)) for one in homes]
                 while (left := INTERVAL - (time.monotonic() - begun)) > 0:
                     size = os.get_terminal_size(sys.stdout.fileno())

@@ -213,13 +213,19 @@ def _destinations(reading: Reading, base: str) -> list[Markup]:
     if dead:
         left = {labels: (reading.number(b"waiting", *labels), suspended) for labels, suspended in dead.items()}
         worst = sorted(left.items(), key=lambda one: (-sum(one[1]), one[0]))
-        rows = [[_place(*labels), *map(_count, counts)] for labels, counts in worst]
-        body.append(table("Dead", ["destination", "messages waiting", UNTRIED], rows, 2))
+        rows = [
+            [_place(*labels), _why(reading.reasons.get(labels, b"")), *map(_count, counts)] for labels, counts in worst
+        ]
+        body.append(table("Dead", ["destination", "last reason", "messages waiting", UNTRIED], rows, 2))
     return body
 
 
 def _place(channel: bytes, nexthop: bytes) -> Markup:
     return join(outside(visible(nexthop)), " (local)" if channel == b"local" else None)
+
+
+def _why(reason: bytes) -> Markup:
+    return outside(visible(reason))
 
 
 def _ranking(view: RankedView, base: str) -> Markup:
@@ -265,11 +271,11 @@ def destinations(found: Sequence[tuple[str, DestinationFact]], most: int, now: f
         when = each.probe if each.state == DEAD else 0 if each.state == PROBED else each.next
         due = tag("time", moment(when)) if when > now else "now" if each.state == DEAD else ""
         rows.append(
-            [_place(channel.encode(), each.nexthop), mark, due, each.queued + each.on_disk, each.in_flight, each.window,
-             each.suspended]
+            [_place(channel.encode(), each.nexthop), mark, due, _why(each.reason), each.queued + each.on_disk,
+             each.in_flight, each.window, each.suspended]
         )  # fmt: skip
     more = f"The first {most} of {len(found)}, those with the most mail." if len(found) > most else ""
-    heads = ["destination", "state", "next", "waiting", "in flight", "window", UNTRIED]
+    heads = ["destination", "state", "next", "last reason", "waiting", "in flight", "window", UNTRIED]
     if not rows:
         return [tag("h2", "Destinations"), tag("p", "queue-send has mail for no destination now.", class_="soft")]
     return [tag("h2", "Destinations"), tag("p", more, class_="soft"), table("All", heads, rows, 4)]

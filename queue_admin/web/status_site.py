@@ -110,7 +110,7 @@ class StatusSite:
         return reading._replace(walked=self._oldest.found) if reading.silent else reading
 
     def _read(self) -> Reading:
-        reading = take_reading(self._home, self._oldest.found)
+        reading = take_reading(self._home, self._oldest.found, reasons=True)
         try:
             return reading._replace(smtpd=ask_processes(self._home, False, SMTPD_SECONDS).processes)
         except Failure:

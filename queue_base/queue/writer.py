@@ -66,7 +66,8 @@ class Draft:
 
     Before `finish` the caller may set `priority`, the class that is asked for, `may_raise`, whether that may be a
     higher one than the rules give, and `submitter` (queue_wire.submitter); a daemon that takes the mail of others sets
-    them. Its writer sets its own. """
+    them. Its writer sets its own.
+    """
 
     __slots__ = ("_handle", "_head", "_inflow", "_unchecked", "may_raise", "path", "priority", "queued", "submitter")
 

@@ -87,7 +87,7 @@ class Opener:
         mode, stalls = plan.mode, self._pool.tls_stalls
         if plan.fallback and stalls.knows(target.address, target.port):
             mode = Tls.NEVER
-            self._note("STARTTLS was not answered in time lately; in clear")
+            self._note("STARTTLS was not answered in time, or with 421, lately; in clear")
         session = Session(
             _peer(target), self._key.options.helohost, mode, credentials, policy=policy, ours=self._ours,
             lmtp=target.lmtp,
@@ -112,7 +112,7 @@ class Opener:
             self._note_failure()
             if client.tls_broken and plan.fallback and session.tls is not Tls.NEVER:
                 session = session._replace(tls=Tls.NEVER)
-                stalled = time.monotonic() - begun >= self._tls_timeout(plan)
+                stalled = client.dismissed or time.monotonic() - begun >= self._tls_timeout(plan)
                 self._note("TLS failed; once more in clear")
             elif client.ehlo_broken and session.tls in (Tls.NEVER, Tls.MAY) and session.credentials is None:
                 session = session._replace(esmtp=False)

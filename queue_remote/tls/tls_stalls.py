@@ -1,4 +1,4 @@
-"""Servers that offer STARTTLS and then fall silent, remembered so that not every connection waits for them.
+"""Servers that offer STARTTLS and then fall silent, or say 421, remembered so that not every connection is in vain.
 
 Where TLS is optional, they are spoken to in clear for a while, as after a handshake that has failed.
 """

@@ -3,6 +3,9 @@
 Only root and the owner of the queue can connect (mode 0600, in a directory of mode 0700). Requests are processed one
 after the other; meanwhile nothing is read. A connection that sends something else gets an error and is closed, as is
 one that sends and reads nothing for IDLE seconds.
+
+The home's monitor/ has another one, if somebody has made that directory: whoever may search it can ask for the counts,
+which have no address and no name of a host, and for nothing else.
 """
 
 import os
@@ -19,6 +22,7 @@ from queue_send.admin.rereads import Rereads
 from queue_send.log import Log
 from queue_send.loop import Shutdown
 from queue_wire.admin.socket import (
+    FIGURES,
     QUERIES,
     REQUEST_MAX,
     REREAD,
@@ -32,6 +36,7 @@ from queue_wire.pipes.framing import NetstringReader
 
 CLIENTS_MAX = 8  # At once; more wait until one has gone.
 IDLE = 30.0
+_COUNTS = b"here are counts alone; root and the owner of the queue may ask for all"
 _LEAVING = b"queue-send is about to end; try again"
 
 
@@ -75,10 +80,20 @@ class _AdminConnection:
 
 
 class AdminSocket:
-    """A part of the loop that listens from the start on. If it cannot, it logs an alert, and mail goes on."""
+    """A part of the loop that listens from the start on. If it cannot, it logs an alert, and mail goes on.
+
+    only_counts: it is the socket in monitor/.
+    """
 
     def __init__(
-        self, home: Home, orders: Orders, queries: Queries, rereads: Rereads, log: Log, shutdown: Shutdown
+        self,
+        home: Home,
+        orders: Orders,
+        queries: Queries,
+        rereads: Rereads,
+        log: Log,
+        shutdown: Shutdown,
+        only_counts: bool = False,
     ) -> None:
         self._orders = orders
         self._queries = queries
@@ -86,11 +101,21 @@ class AdminSocket:
         self._shutdown = shutdown
         self._clients: list[_AdminConnection] = []
         self._listener: socket.socket | None = None
-        self._path = home.queue + "/lock/control"
+        self._only_counts = only_counts
+        self._path = home.counts if only_counts else home.queue + "/lock/control"
+        who = "no other account can ask for counts" if only_counts else "queuectl cannot reach this queue-send"
         try:
-            self._listen()
+            if not only_counts:
+                self._listen()
+            elif os.path.isdir(above := os.path.dirname(self._path)):
+                found = os.stat(above)
+                # In a directory of others, a link could be put in the place of the socket before its mode is set.
+                if found.st_uid == os.geteuid() and not found.st_mode & 0o022:
+                    self._listen()
+                else:
+                    log.alert(f"unable to use {above}: it must be the queue owner's, and nobody else may write; {who}")
         except OSError as error:
-            log.alert(f"unable to listen on {self._path}: {reason(error)}; queuectl cannot reach this queue-send")
+            log.alert(f"unable to listen on {self._path}: {reason(error)}; {who}")
 
     def _listen(self) -> None:
         try:
@@ -101,8 +126,8 @@ class AdminSocket:
         # The path of a socket has at most 107 bytes. By the descriptor of its directory it is always short enough.
         directory = os.open(os.path.dirname(self._path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            listener.bind(f"/proc/self/fd/{directory}/control")
-            os.chmod(self._path, 0o600)
+            listener.bind(f"/proc/self/fd/{directory}/{os.path.basename(self._path)}")
+            os.chmod(self._path, 0o666 if self._only_counts else 0o600)
             listener.listen(64)
         finally:
             os.close(directory)
@@ -177,6 +202,9 @@ class AdminSocket:
             request = unpack_request(payload)
         except FormatError as error:
             client.refuse(str(error).encode("utf-8", "replace").replace(b"\0", b"_"))
+            return
+        if self._only_counts:
+            client.answer(self._queries.counts(now)) if request.command == FIGURES else client.refuse(_COUNTS)
             return
         if request.command == SETTINGS:
             client.working = True

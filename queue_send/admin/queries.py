@@ -24,7 +24,7 @@ from queue_wire.admin import cause, facts
 from queue_wire.admin import socket as wire
 from queue_wire.admin.cause import Cause, pack_cause
 from queue_wire.admin.facts import ChannelFact, DestinationFact, pack_channel, pack_destination
-from queue_wire.admin.figure import pack_figure
+from queue_wire.admin.figure import FIGURES, pack_figure
 from queue_wire.admin.settings import unpack_in_force
 from queue_wire.admin.socket import NEWS, Note, Request, Response
 from queue_wire.control.destinationlimits import choose_nexthop
@@ -75,6 +75,11 @@ class Queries:
         notes = [Note(NEWS, pack_channel(each.channel())) for each in self._explainers.values()]
         return Response(int(self._messages.all_read), notes)
 
+    def counts(self, now: float) -> Response:
+        """Return the figures that name no destination: a local one is an address."""
+        found = [each for each in self._figures.figures(now) if "nexthop" not in FIGURES[each.name]]
+        return Response(0, [Note(NEWS, pack_figure(each)) for each in found])
+
     def _destinations(self, names: list[bytes], now: float) -> Response:
         channel, place, *nexthops = names
         explainer = self._explainers[channel.decode("ascii")]
@@ -82,12 +87,14 @@ class Queries:
             found, further = explainer.named(self._routed(channel.decode("ascii"), nexthops), now), 0
         else:
             found, further = explainer.page(int(place) if place else None, PAGE, now)
-        return Response(further, [Note(NEWS, pack_destination(self._shown(each))) for each in found])
+        why = self._messages.channels[channel.decode("ascii")].failure
+        return Response(further, [Note(NEWS, pack_destination(self._shown(each, why))) for each in found])
 
-    def _shown(self, fact: DestinationFact) -> DestinationFact:
-        """Return a fact with the times of the system's clock."""
+    def _shown(self, fact: DestinationFact, why: Callable[[bytes], bytes]) -> DestinationFact:
+        """Return a fact with the times of the system's clock, and the reason of a dead destination."""
         to_disk = self._clock.to_disk
-        return fact._replace(probe=fact.probe and to_disk(fact.probe), next=fact.next and to_disk(fact.next))
+        fact = fact._replace(probe=fact.probe and to_disk(fact.probe), next=fact.next and to_disk(fact.next))
+        return fact._replace(reason=why(fact.nexthop)) if fact.state in (facts.DEAD, facts.PROBED) else fact
 
     def _routed(self, kind: str, names: list[bytes]) -> list[bytes]:
         """Return the names, and the destinations and relays that their mail goes to.

@@ -145,6 +145,10 @@ class Channel:
         """Whether every daemon has said how many jobs it takes."""
         return self._all_greeted
 
+    def failure(self, nexthop: bytes) -> bytes:
+        """Return why a nexthop could not be reached last, in one line; empty if that is not known."""
+        return self._verdicts.failure(nexthop)
+
     @property
     def in_flight(self) -> Collection[Entry]:
         """The entries whose jobs the daemons have not reported on."""

@@ -124,10 +124,11 @@ class Loader:
     def destination(self, notice: Notice) -> tuple[bytes | None, int, bytes | None]:
         """Return the nexthop of a new message, the end of its lifetime, and its submitter, as its notice tells.
 
-        The nexthop is None if the message has several recipients. If its notice is a short one, nothing is known.
+        The nexthop is None if the message has several recipients. A short notice knows no sender.
         """
         if not isinstance(notice, Arrived):
-            return None, 0, None
+            known = notice.submitter or (notice.uid is not None and notice.uid not in self._trusted)
+            return None, 0, self._submitter(b"", notice.uid, notice.submitter) if known else None
         submitter = self._submitter(notice.sender, notice.uid, notice.submitter)
         letter = LOCAL if self._kind == "local" else REMOTE
         addresses = [address for channel, address in notice.recipients if channel == letter]

@@ -25,7 +25,7 @@ from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt, Entry
 from queue_wire import logline
 from queue_wire.address import domain_of
-from queue_wire.files.last_result import SUSPENDED, short_reason
+from queue_wire.files.last_result import short_reason, suspension
 from queue_wire.pipes.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 MANGLED = b""
@@ -139,6 +139,10 @@ class Verdicts:
         if len(self._failures) > FAILURES_MAX:
             self._failures.popitem(last=False)
 
+    def failure(self, nexthop: bytes) -> bytes:
+        """Return why a nexthop could not be reached last, in one line; empty if that is not known."""
+        return self._failures.get(nexthop, b"")
+
     def forget_failure(self, nexthop: bytes) -> None:
         """Forget why a nexthop could not be reached: it is alive again."""
         self._failures.pop(nexthop, None)
@@ -147,8 +151,7 @@ class Verdicts:
         """Keep, as the last result of recipients that are deferred without an attempt, that their nexthop is dead."""
         if entry.attempt.message in self._store.absent:
             return
-        failure = self._failures.get(entry.nexthop, b"")
-        text = b"%s%s is dead%s" % (SUSPENDED, entry.nexthop, failure and b": " + failure)
+        text = suspension(entry.nexthop, self.failure(entry.nexthop))
         deferred = [(offset, text) for offset, _ in entry.recipients]
         self._results.keep(entry.attempt.message, self._kind, entry.nexthop, deferred, now, tried=False)
 

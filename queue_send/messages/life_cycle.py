@@ -82,7 +82,9 @@ class State(Enum):
 
 def shorten(notice: Notice) -> Notice:
     """Return a notice about a classified message without its envelope, so that the disk says what is there."""
-    if not isinstance(notice, Arrived) or notice.announced:
+    if isinstance(notice, Classified):
+        return notice._replace(uid=None, submitter=b"")
+    if notice.announced:
         return notice
     channels = {channel for channel, _ in notice.recipients}
     return Classified(notice.message, LOCAL in channels, REMOTE in channels, notice.priority)

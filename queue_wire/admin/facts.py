@@ -24,8 +24,8 @@ class DestinationFact(NamedTuple):
     destination (0: its next message), `next` the next start that the rate allows (0: now), both in seconds since the
     epoch. `messages` in `seconds` is the rate, 0 for none. `cohorts` is the number of windows of host failures, in
     hundredths. `suspended` is the number of recipients deferred without an attempt since it is dead. `limits` is the
-    line of the control files that applies, `file:number`. `relay` is the relay whose limits apply as well. Both are
-    empty for none.
+    line of the control files that applies, `file:number`. `relay` is the relay whose limits apply as well. `reason`,
+    one line, is why a dead destination could not be reached last. All three are empty for none.
     """
 
     state: bytes
@@ -42,6 +42,7 @@ class DestinationFact(NamedTuple):
     limits: bytes
     relay: bytes
     nexthop: bytes
+    reason: bytes = b""
 
 
 class ChannelFact(NamedTuple):
@@ -61,16 +62,18 @@ class ChannelFact(NamedTuple):
 def pack_destination(fact: DestinationFact) -> bytes:
     """Return the text of the note that carries a fact."""
     numbers = (b"%d" % number for number in fact[1:11])
-    return b" ".join([fact.state, *numbers, fact.limits or _NONE, fact.relay or _NONE, fact.nexthop])
+    words = b" ".join([fact.state, *numbers, fact.limits or _NONE, fact.relay or _NONE, fact.nexthop])
+    return b"%s\n%s" % (words, fact.reason)
 
 
 def unpack_destination(text: bytes) -> DestinationFact:
     """Return the destination in the text of a note. Raises FormatError."""
-    state, *words = text.split(b" ", 13)
-    if state not in _STATES or len(words) != 13:
+    before, newline, why = text.rpartition(b"\n")
+    state, *words = before.split(b" ", 13)
+    if state not in _STATES or len(words) != 13 or not newline:
         raise FormatError(f"control: not a destination: {quoted(text)}")
     limits, relay = (b"" if word == _NONE else word for word in words[10:12])
-    return DestinationFact._make([state, *_numbers(words[:10], text), limits, relay, words[12]])
+    return DestinationFact._make([state, *_numbers(words[:10], text), limits, relay, words[12], why])
 
 
 def pack_channel(fact: ChannelFact) -> bytes:

@@ -91,6 +91,11 @@ def whole_records(tail: bytes) -> bytes:
     return tail[boundary.end() :] if boundary else b""
 
 
+def suspension(nexthop: bytes, why: bytes) -> bytes:
+    """Return the text for recipients that were not tried, since their nexthop is dead; `why` is empty if not known."""
+    return b"%s%s is dead%s" % (SUSPENDED, nexthop, why and b": " + why)
+
+
 def short_reason(text: bytes) -> bytes:
     """Return the most telling part of a report's text in one line: a server's reply, if it has one, else all of it."""
     parts = [part.strip() for part in text.split(b"\n") if part.strip()]

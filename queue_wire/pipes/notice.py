@@ -1,7 +1,8 @@
 """queue-todo to queue-send: notices. Short ones are the wire format of the EXTTODO patch, each ended by a NUL.
 
     D<channel><id>\\0   the message is classified; channel L local, R remote, B both, X no recipients. A message of
-                       another class than the first has ` <class>` after its id
+                       another class than the first has ` <class>` after its id; `=<uid>` may follow, as in todo/B/I,
+                       with the submitter if there is one
     L<line>\\0          a log line for queue-send to print, without a newline
     F<id>\\0           the message, whose lines have just come, has a mark in hold/: a standing hold fits it
     W\\0                queue-todo asks for an answer when the lines before this are written to the log
@@ -38,7 +39,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from queue_wire.files.envelope import is_class_name, pack_injector
+from queue_wire.files.envelope import is_class_name, pack_injector, unpack_injector
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.ids import unpack_id
 from queue_wire.logline import LINE_MAX
@@ -76,13 +77,16 @@ class Ask(Enum):
 class Classified(NamedTuple):
     """A message that left todo/: its id, whether it has local and remote recipients, and its class.
 
-    A class is empty for the first one (queue_wire.control.priorities).
+    A class is empty for the first one (queue_wire.control.priorities). `uid` is that of the injector, None if it is not
+    known; `submitter` is empty for none.
     """
 
     message: int
     local: bool
     remote: bool
     priority: str = ""
+    uid: int | None = None
+    submitter: bytes = b""
 
 
 class Arrived(NamedTuple):
@@ -176,9 +180,12 @@ def pack_arrived(notice: Arrived) -> bytes:
 def pack_classified(notice: Classified) -> bytes:
     """Return the D record, with its NUL."""
     channel = b"XLRB"[notice.local + 2 * notice.remote]
+    record = b"D%c%d" % (channel, notice.message)
     if notice.priority:
-        return b"D%c%d %s\0" % (channel, notice.message, notice.priority.encode("ascii"))
-    return b"D%c%d\0" % (channel, notice.message)
+        record += b" " + notice.priority.encode("ascii")
+    if notice.uid is not None:
+        record += b"=" + pack_injector(notice.uid, notice.submitter)
+    return record + b"\0"
 
 
 def pack_log(line: bytes) -> bytes:
@@ -249,10 +256,13 @@ def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | ClassifyDeferral |
     channel = record[1:2]
     if kind != b"D" or not channel or channel not in CHANNELS:
         raise FormatError(f"notice: unknown record: {quoted(record)}")
-    number, space, priority = record[2:].partition(b" ")
+    facts, equals, injector = record[2:].partition(b"=")
+    number, space, priority = facts.partition(b" ")
     if space and not is_class_name(priority):
         raise FormatError(f"notice: not a class: {quoted(record)}")
-    return Classified(unpack_id(number), channel in b"LB", channel in b"RB", priority.decode("ascii"))
+    uid, submitter = unpack_injector(injector) if equals else (None, b"")
+    found = unpack_id(number), channel in b"LB", channel in b"RB", priority.decode("ascii")
+    return Classified(*found, uid, submitter)
 
 
 def _unpack_deferral(record: bytes) -> ClassifyDeferral:

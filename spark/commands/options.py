@@ -80,5 +80,6 @@ def spark_options(command: Any) -> Any:
         "--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's, as spark-submit takes it."
     )(command)
     return click.option(
-        "--master", metavar="URL", help="Spark's master; default local[*], or what spark-submit was told."
-    )(command)
+        "--master", "--remote", "master", metavar="URL",
+        help="Spark's master, or sc://HOST:PORT of a Connect server; default local[*], or what spark-submit was told.",
+    )(command)  # fmt: skip

@@ -233,7 +233,7 @@ class _Build:
         today = datetime.now(UTC).date()
         stage = Stage(lake.files, lake.tables["pending"], lake.tables["lines"], today)
         self._progress.phase("matching lines")
-        self._progress.amount(sum(sizes))
+        self._progress.expect(sum(sizes))
         given = [pickle.dumps(one) for one in bins]
         answers = self._runner.run(partial(match_pickled, stage), given, self._progress)
         done = [pickle.loads(answer) for answer in answers]

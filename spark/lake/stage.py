@@ -6,7 +6,6 @@ until the driver commits it, so that a task may die, be run again, or run twice.
 
 import gc
 import json
-import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -80,15 +79,15 @@ class TaskResult:
     streams: list[StreamResult]
 
 
-def match_pickled(stage: Stage, tasks: bytes) -> bytes:
-    """Do what one task is to do: match_streams, all pickled.
+def match_task(stage: Stage, tasks: list[StreamTask]) -> TaskResult | Exception:
+    """Do what one task of Spark's is to do: match_streams.
 
     What goes wrong with the lake is a result, too: Spark's report of it would be a text.
     """
     try:
-        return pickle.dumps(match_streams(stage, pickle.loads(tasks)))
+        return match_streams(stage, tasks)
     except (Failure, OSError) as error:
-        return pickle.dumps(error)
+        return error
 
 
 def match_streams(stage: Stage, tasks: list[StreamTask]) -> TaskResult:

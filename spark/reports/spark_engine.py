@@ -1,12 +1,10 @@
 """Spark SQL over a lake of any file system."""
 
-import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -45,8 +43,6 @@ class SparkEngine:
         self, session: SparkSession, lake: str, store: Mapping[str, str] | None = None, version: int | None = None
     ) -> None:
         self._session = session
-        # It prints what is wrong with a statement as JSON, with Java's stack; we tell it ourselves.
-        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         self.lake = open_lake(lake, store, version)
         self._tables: dict[str, DataFrame] = {}
 

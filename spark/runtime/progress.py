@@ -1,23 +1,19 @@
-"""What a command shows on stderr while it runs: on a terminal one line, drawn anew; elsewhere a line each minute.
-
-    queue-report: matching lines [############            ] 3/6, 225 of 450 MB, 25 MB/s, 9 s left
-"""
+"""What a build shows on stderr while it runs: on a terminal one line, drawn anew; elsewhere a line each minute."""
 
 import shutil
 import sys
 import threading
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple, TextIO
 
-# Seconds between two looks at Spark, between two lines where there is no terminal, and the width of the bar.
-PERIOD = 0.2
-MINUTE = 60.0
+# Seconds between two lines on a terminal, and elsewhere; and the width of the bar.
+PERIOD, MINUTE = 0.2, 60.0
 BAR = 24
 
 
 class Progress:
-    """Says nothing. phase(text) is called as each phase begins."""
+    """Says nothing. phase(text) is called as each phase of a build begins."""
 
     def __enter__(self) -> "Progress":
         return self
@@ -26,24 +22,34 @@ class Progress:
         pass
 
     def watch(self, session: Any) -> None:
-        """Follow the stages of a session from now on."""
+        """Follow the tasks of a session from now on."""
 
     def phase(self, text: str) -> None:
         """Begin a phase, such as `matching lines`."""
 
-    def amount(self, size: int) -> None:
-        """Tell how many bytes the tasks of this phase have to read."""
+    def expect(self, size: int) -> None:
+        """Say how many bytes the tasks of this phase read, in about equal parts."""
 
 
-class ShownProgress(Progress):
-    """Shows the phase, how many tasks of Spark's are done in it, and when it will end, to a terminal or to a log."""
+class Phase(NamedTuple):
+    """A phase at work: what it does, since when (monotonic), and of how many bytes."""
 
-    def __init__(self, terminal: bool) -> None:
-        self._terminal = terminal
-        self._text, self._size, self._begun = "starting", 0, time.monotonic()
+    text: str
+    begun: float
+    size: int = 0
+
+
+class LiveProgress(Progress):
+    """Tells the phase, how many tasks of Spark's are done in it, the bytes, their rate, and how long the rest takes."""
+
+    def __init__(self, out: TextIO, on_terminal: bool) -> None:
+        self._out, self._on_terminal = out, on_terminal
+        self._phase = Phase("starting", time.monotonic())
         self._tracker: Any = None
+        # What a Connect server has told last; it tells by itself.
+        self._told = (0, 0)
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._show_on, name="progress", daemon=True)
+        self._thread = threading.Thread(target=self._tell_on, name="progress", daemon=True)
 
     def __enter__(self) -> "Progress":
         self._thread.start()
@@ -52,38 +58,46 @@ class ShownProgress(Progress):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._over.set()
         self._thread.join()
-        if self._terminal:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
+        if self._on_terminal:
+            self._write("\r\033[K")
 
     def watch(self, session: Any) -> None:
-        # A session of Spark Connect has no tracker: its phases are shown without their tasks.
-        context = getattr(session, "_sc", None)
-        self._tracker = context.statusTracker() if context is not None else None
+        if type(session).__module__.startswith("pyspark.sql.connect"):
+            session.registerProgressHandler(self._hear)
+        else:
+            self._tracker = session.sparkContext.statusTracker()
 
     def phase(self, text: str) -> None:
-        self._text, self._size, self._begun = text, 0, time.monotonic()
+        self._phase, self._told = Phase(text, time.monotonic()), (0, 0)
 
-    def amount(self, size: int) -> None:
-        self._size = size
+    def expect(self, size: int) -> None:
+        self._phase = self._phase._replace(size=size)
 
-    def _show_on(self) -> None:
-        while not self._over.wait(0 if self._terminal else MINUTE):
-            if self._terminal:
-                sys.stderr.write(f"\r{self._line(shutil.get_terminal_size().columns)}\033[K")
-            else:
-                sys.stderr.write(f"{self._line(1 << 10)}\n")
-            sys.stderr.flush()
-            if self._terminal:
-                self._over.wait(PERIOD)
+    def _hear(self, stages: Any, **_: Any) -> None:
+        running = list(stages or ())
+        self._told = (sum(one.num_completed_tasks for one in running), sum(one.num_tasks for one in running))
 
-    def _line(self, columns: int) -> str:
-        done, tasks = self._tasks()
-        return draw(self._text, done, tasks, columns, self._size, time.monotonic() - self._begun)
+    def _tell_on(self) -> None:
+        if not self._on_terminal:
+            while not self._over.wait(MINUTE):
+                self._write(f"{describe(self._phase, *self._tasks(), time.monotonic())}\n")
+            return
+        while not self._over.is_set():
+            line = describe(self._phase, *self._tasks(), time.monotonic(), BAR)
+            self._write(f"\r{line[: max(shutil.get_terminal_size().columns - 1, 1)]}\033[K")
+            self._over.wait(PERIOD)
+
+    def _write(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except OSError:
+            # Who reads it is gone; a line of progress is no reason to fail.
+            self._over.set()
 
     def _tasks(self) -> tuple[int, int]:
         """Return how many tasks are done and wanted of the stages that run now; 0, 0 for none."""
-        done = tasks = 0
+        done, tasks = self._told
         try:
             for stage in self._tracker.getActiveStageIds() if self._tracker else ():
                 information = self._tracker.getStageInfo(stage)
@@ -91,25 +105,26 @@ class ShownProgress(Progress):
                     done += information.numCompletedTasks
                     tasks += information.numTasks
         except Exception:
-            # The session is ending; a line on the screen is no reason to fail.
+            # The session is ending.
             self._tracker = None
         return done, tasks
 
 
-def draw(text: str, done: int, tasks: int, columns: int, size: int = 0, seconds: float = 0.0) -> str:
-    """Return the line, cut to the terminal's width. size: bytes of all tasks, which have about the same each."""
-    line = f"queue-report: {text}"
-    if tasks:
-        filled = BAR * done // tasks
-        line = f"{line} [{'#' * filled}{' ' * (BAR - filled)}] {done}/{tasks}"
-    if tasks and size:
-        read = size * done // tasks
-        line += f", {read / 1e6:,.0f} of {size / 1e6:,.0f} MB"
-        if read and seconds:
-            line += f", {read / seconds / 1e6:,.0f} MB/s, {seconds * (size - read) / read:,.0f} s left"
-    return line[: max(columns - 1, 1)]
+def describe(phase: Phase, done: int, tasks: int, now: float, bar: int = 0) -> str:
+    """Return the line: `queue-report: matching lines [######      ] 3/12, 15 of 45 MB, 5.0 MB/s, 6 s left`."""
+    line = f"queue-report: {phase.text}"
+    if not tasks:
+        return line
+    filled = bar * done // tasks
+    line = f"{line} [{'#' * filled}{' ' * (bar - filled)}] {done}/{tasks}" if bar else f"{line} {done}/{tasks}"
+    seconds = now - phase.begun
+    if not phase.size or not done or seconds <= 0:
+        return line
+    read = phase.size * done / tasks / 1e6
+    left = seconds * (tasks - done) / done
+    return f"{line}, {read:.0f} of {phase.size / 1e6:.0f} MB, {read / seconds:.1f} MB/s, {left:.0f} s left"
 
 
 def make_progress() -> Progress:
     """Return what suits stderr."""
-    return ShownProgress(sys.stderr.isatty())
+    return LiveProgress(sys.stderr, sys.stderr.isatty())

@@ -1,25 +1,29 @@
-"""Spark's session: an embedded one on this machine, one on a cluster, or the one that spark-submit has begun.
+"""Spark's session: an embedded one on this machine, one on a cluster, the one of spark-submit, or a Connect server's.
 
 pyspark is loaded only here and below, so that `queue-report --help` needs neither it nor Java.
 """
 
+import logging
 import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from queue_base.errors import Permanent, Temporary
-from spark.runtime.archive import Start, find_archive, start_with
+from spark.runtime.archive import Archive, use_archive
+from spark.runtime.connect import SCHEME, connect
+from spark.runtime.executors import code_root
 from spark.runtime.java import choose_java, say_how_java_ended
-from spark.runtime.progress import Progress
 
-# pyspark takes long to import, and a small build or a report of DuckDB's does without it.
+# pyspark takes long to import, and a report of DuckDB's does without it.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -42,8 +46,11 @@ NEEDED = {
 # The methods that Spark makes are over the size that Java compiles by itself: three times the time. And nobody waits
 # for an answer of a batch, so that the collector that takes the least of the processors is the best.
 JAVA_OPTIONS = "-XX:-DontCompileHugeMethods -XX:+UseParallelGC"
-# Of a short run Java's better compiler takes a third of the time, and its work would never pay.
-LITTLE = "-XX:TieredStopAtLevel=1"
+# A build's work is done by Python, so that the work of Java's better compiler would never pay. Without that compiler
+# Java keeps 48 MB of compiled code, which Spark fills.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+# Spark's launcher is a Java that runs for a moment.
+LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # What every session that we begin has.
 QUIET = {
     "spark.ui.showConsoleProgress": "false",
@@ -68,10 +75,12 @@ EMBEDDED = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.sql.catalogImplementation": "in-memory",
+    "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {QUICK}",
     # Spark's 200 is meant for a cluster: most would hold a few rows.
     "spark.sql.shuffle.partitions": "32",
 }
 DEFAULT_MASTER = "local[*]"
+DAEMON = "spark.runtime.worker_daemon"
 _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 # In what Java and Spark say of an order that cannot be right, whatever the machine.
 _WRONG = (
@@ -80,7 +89,7 @@ _WRONG = (
 )
 # Lines of Java and Spark that do not tell why it failed, and what stands before the reason in others.
 _SAYS_NOTHING = re.compile(
-    r"\s|$|WARNING:|Using Spark's|Setting (default|Spark) log|To adjust|Error occurred|Error: |\S+ \S+ (WARN|INFO) "
+    r"\s|$|\[|WARNING:|Using Spark's|Setting (default|Spark) log|To adjust|Error occurred|Error: |\S+ \S+ (WARN|INFO) "
 )
 _BEFORE_REASON = re.compile(
     r'(\S+ \S+ ERROR \w+: )?(Exception in thread "\S+" )?(([a-z]\w*\.)+\w+(Exception|Error): )?'
@@ -95,8 +104,9 @@ _ending: list["subprocess.Popen[bytes]"] = []
 class Sessions:
     """One session of Spark: begun when it is first asked for, and again after it has been ended.
 
-    As a context manager it ends the session, and a failure within it that came of Java's end is raised as that
-    (Temporary), whatever it was taken for. last_used: the monotonic time of the last get().
+    master: Spark's, or a Connect server's sc://HOST:PORT. As a context manager it ends the session, and a failure
+    within it that came of Java's end is raised as that (Temporary), whatever it was taken for. last_used: the
+    monotonic time of the last get().
     """
 
     def __init__(self, master: str | None = None, settings: Mapping[str, str] | None = None) -> None:
@@ -117,45 +127,25 @@ class Sessions:
         process = _java_process() if self._session is not None else None
         return None if process is None or process.poll() is not None else process.pid
 
-    def get(self, *, little: bool = False) -> "SparkSession":
-        """Return the session. Raises as start_session, whose `little` counts where it has to be started."""
+    def get(self) -> "SparkSession":
+        """Return the session. Raises as start_session."""
         self.last_used = time.monotonic()
         if self._session is None:
             # pyspark takes SIGINT for itself, from whoever has it.
             handler = signal.getsignal(signal.SIGINT)
-            self._session, self._makes_archive = _start(self._master, self._settings, little, make=True)
+            self._session, self._makes_archive = _start(self._master, self._settings, make=True)
             if callable(handler) and handler is not signal.default_int_handler:
                 signal.signal(signal.SIGINT, handler)
         return self._session
-
-    def cores(self) -> int:
-        """Return how many tasks run at once. Raises as start_session."""
-        from spark.runtime.executors import cores
-
-        return cores(self.get())
-
-    def application(self) -> str:
-        """Return the id of the application of Spark's. Raises as start_session."""
-        return self.get().conf.get("spark.app.id") or ""
-
-    def run(self, work: Callable[[bytes], bytes], given: Sequence[bytes], progress: Progress) -> list[bytes]:
-        """Return what work makes of each of the given, one task each, in any order. Raises as run_tasks."""
-        from spark.runtime.executors import run_tasks
-
-        session = self.get()
-        progress.watch(session)
-        return run_tasks(session, work, given)
 
     def end(self) -> None:
         """Stop the session and Java, if they run. Never fails."""
         if self._session is None:
             return
         session, self._session = self._session, None
-        try:
+        # Java may be gone already.
+        with suppress(Exception):
             session.stop()
-        except Exception:
-            # Java is gone already.
-            pass
         _end_java(wait=not self._makes_archive)
 
     def __enter__(self) -> "Sessions":
@@ -185,60 +175,57 @@ class Sessions:
         )
 
 
-def start_session(
-    master: str | None = None, settings: Mapping[str, str] | None = None, little: bool = False
-) -> "SparkSession":
+def start_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> "SparkSession":
     """Return a session: on `master`, else on what spark-submit was told, else embedded on this machine's cores.
 
-    settings: Spark's own (spark.executor.memory and so on), which come before ours. little: there is little to do
-    (spark.lake.size). Raises Permanent if pyspark or Java is missing, Temporary if Spark does not start or the master
-    cannot be reached; each in one line.
+    settings: Spark's own (spark.executor.memory and so on), which come before ours. Raises Permanent if pyspark or Java
+    is missing, Temporary if Spark does not start or the master cannot be reached, and as connect; each in one line.
     """
-    return _start(master, settings or {}, little, make=False)[0]
+    return _start(master, settings or {}, make=False)[0]
 
 
-def _start(master: str | None, wanted: Mapping[str, str], little: bool, make: bool) -> tuple["SparkSession", bool]:
+def _start(master: str | None, wanted: Mapping[str, str], make: bool) -> tuple["SparkSession", bool]:
     """Return a session, and whether its Java makes an archive when it ends, which it only does if `make` is set."""
     try:
         import pyspark
         from pyspark import SparkConf
+        from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise Permanent(
             f"unable to load pyspark: {error}; install it with bin/setup-suite DIRECTORY spark, then run this again"
         ) from error
+    # It prints what is wrong with a statement as JSON, with Java's stack; we tell it ourselves.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    master = master or wanted.get("spark.master")
+    remote = master or os.environ.get("SPARK_REMOTE", "")
+    if remote.startswith(SCHEME):
+        return connect(remote, NEEDED, wanted), False
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    start = Start()
+    archive = Archive()
     chosen = dict(QUIET)
-    if not submitted:
-        java = choose_java(os.environ)
-        archive = find_archive(java, _jars(pyspark.__file__), os.environ)
-        # While a session runs another one shares its Java.
-        if archive and pyspark.SparkContext._gateway is None:
-            start = start_with(archive, make)
-    if master is None and not submitted:
-        master = wanted.get("spark.master") or DEFAULT_MASTER
-    if master is not None and master.startswith("local"):
-        chosen |= EMBEDDED
-        if little:
-            chosen[_DRIVER_OPTIONS] += f" {LITTLE}"
     if submitted:
         # spark-submit has used the other class for local files already, and Java would go on with that one.
         chosen["spark.hadoop.fs.file.impl.disable.cache"] = "true"
+    else:
+        master = master or DEFAULT_MASTER
+        archive = use_archive(choose_java(os.environ), _jars(pyspark.__file__), os.environ, make)
+        os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join([LAUNCHER_OPTIONS, *archive.small]))
     if master is not None:
         chosen["spark.master"] = master
+        if master.startswith("local"):
+            chosen |= EMBEDDED
+            # The daemon finds our code where we have found it.
+            chosen |= {"spark.python.daemon.module": DAEMON, "spark.executorEnv.PYTHONPATH": code_root()}
     chosen |= {"spark.app.name": "queue-report", **NEEDED, **wanted}
-    chosen[_DRIVER_OPTIONS] = " ".join([chosen[_DRIVER_OPTIONS], *start.options])
-    try:
-        session = _begin(SparkSession.builder, SparkConf(loadDefaults=False), chosen, submitted, start)
-        for name, value in NEEDED.items():
-            session.conf.set(name, wanted.get(name, value))
-        session.sparkContext.setLogLevel("ERROR")
-    finally:
-        if start.lock is not None:
-            # Java has its own of it.
-            os.close(start.lock)
-    return session, start.makes
+    chosen[_DRIVER_OPTIONS] = " ".join([chosen[_DRIVER_OPTIONS], *archive.options])
+    session = _begin(SparkSession.builder, SparkConf(loadDefaults=False), chosen, submitted)
+    if chosen.get("spark.master", "").startswith("local"):
+        session.sparkContext.pythonExec = sys.executable
+    for name, value in NEEDED.items():
+        session.conf.set(name, wanted.get(name, value))
+    session.sparkContext.setLogLevel("ERROR")
+    return session, archive.makes
 
 
 def _jars(pyspark: str) -> str:
@@ -262,38 +249,27 @@ def _end_java(wait: bool) -> None:
 
     process, gateway = _java_process(), SparkContext._gateway
     if process is None or gateway is None:
-        # It is spark-submit's.
+        # It is spark-submit's, or a Connect server's.
         return
     SparkContext._gateway = SparkContext._jvm = None
-    try:
-        gateway.shutdown()
-    except Exception:
-        pass
     _ending[:] = [other for other in _ending if other.poll() is None]
     if not wait:
-        _give_way(process.pid)
         _ending.append(process)
-    try:
+        with suppress(OSError):
+            for thread in os.listdir(f"/proc/{process.pid}/task"):
+                os.setpriority(os.PRIO_PROCESS, int(thread), 19)
+    with suppress(Exception):
+        gateway.shutdown()
+    with suppress(OSError):
+        # The end of its input is what Java ends at.
         if process.stdin:
-            # The end of its input is what Java ends at.
             process.stdin.close()
-        if wait:
+    if wait:
+        try:
             process.wait(ENDING)
-    except OSError:
-        pass
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _give_way(pid: int) -> None:
-    """Let every other process go before this one."""
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            os.setpriority(os.PRIO_PROCESS, int(thread), 19)
-    except OSError:
-        # It is gone, or a thread of it is.
-        pass
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _is_lost_connection(error: BaseException) -> bool:
@@ -308,29 +284,22 @@ def _is_lost_connection(error: BaseException) -> bool:
     return False
 
 
-def _begin(
-    builder: Any, configuration: Any, chosen: Mapping[str, str], submitted: bool, start: Start
-) -> "SparkSession":
+def _begin(builder: Any, configuration: Any, chosen: Mapping[str, str], submitted: bool) -> "SparkSession":
     """Start Java, unless spark-submit has, with its stderr kept off the terminal; then the session."""
     from py4j.protocol import Py4JNetworkError
     from pyspark import SparkContext, java_gateway
 
     from spark.runtime.errors import JAVA_ERRORS, java_reason
 
-    for name, value in chosen.items():
-        builder = builder.config(name, value)
-    if submitted or SparkContext._active_spark_context is not None:
-        return _made(builder)
     with tempfile.TemporaryFile() as said:
         try:
-            configuration.setAll(list(chosen.items()))
-            if SparkContext._gateway is None:
+            if SparkContext._gateway is None and not submitted:
+                configuration.setAll(list(chosen.items()))
                 # The one way to a Java that writes nowhere but where we say.
                 launch: Any = java_gateway.launch_gateway
-                inherited = () if start.lock is None else (start.lock,)
-                kept = {"stderr": said, "stdout": said, "pass_fds": inherited}
-                SparkContext._ensure_initialized(gateway=launch(configuration, kept))
-            return _made(builder)
+                SparkContext._ensure_initialized(gateway=launch(configuration, {"stderr": said, "stdout": said}))
+            session: SparkSession = builder.config(map=chosen).getOrCreate()
+            return session
         except (*JAVA_ERRORS, OSError) as error:
             # Where Java itself has ended only its stderr tells why.
             ended = SparkContext._gateway is None or isinstance(error, (Py4JNetworkError, OSError))
@@ -340,11 +309,6 @@ def _begin(
             if any(words in reason for words in _WRONG):
                 raise Permanent(f"unable to start Spark: {reason}; mend --master or --conf") from error
             raise Temporary(f"unable to start Spark: {reason}; run it again") from error
-
-
-def _made(builder: Any) -> "SparkSession":
-    session: SparkSession = builder.getOrCreate()
-    return session
 
 
 def _telling_line(said: IO[bytes]) -> str:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from queue_base.errors import Failure, Temporary, reason
 from spark.lake.build import Order, Summary, build
+from spark.runtime.connect import SCHEME
 from spark.runtime.files import local_path
 from spark.runtime.progress import Progress
 from spark.runtime.session import Sessions
@@ -30,13 +31,15 @@ class LakeWork:
     def __init__(
         self, order: Order, page: Path | None, memory: int, master: str | None, settings: Mapping[str, str]
     ) -> None:
-        heap = max(int(memory * HEAP_SHARE), HEAP_MIN) >> 20
+        # A Connect server has a heap of its own.
+        remote = master is not None and master.startswith(SCHEME)
+        heap = {} if remote else {"spark.driver.memory": f"{max(int(memory * HEAP_SHARE), HEAP_MIN) >> 20}m"}
         asked = dict(settings) if master is None else {**settings, "spark.master": master}
         self._order = dataclasses.replace(order, settings=asked)
         self._page = page
         self._memory = memory
         self._has_lake = False
-        self._sessions = Sessions(master, {"spark.driver.memory": f"{heap}m", **settings})
+        self._sessions = Sessions(master, {**heap, **settings})
 
     def build(self, tidy: bool) -> Summary:
         expire = self._order.expire if tidy else None

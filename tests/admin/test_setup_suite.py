@@ -106,7 +106,7 @@ def test_a_run_that_fails_leaves_what_was_there(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("extras", "said"),
-    [(("sparks",), "unable to install sparks: the extras are spark and report"), ((), "it is a directory")],
+    [(("sparks",), "unable to install sparks: the extras are spark, connect and report"), ((), "it is a directory")],
 )
 def test_what_cannot_be_done_is_said_and_nothing_is_made(place: Place, extras: tuple[str, ...], said: str) -> None:
     if not extras:

@@ -12,6 +12,7 @@ from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_send.delivery import loading as slices
 from queue_send.messages.message_files import PIECE
+from queue_wire.pipes.notice import Classified
 from support.processes.suite import wait_until
 from support.queues.queued import classified_message
 from support.send.control import file, long_id, order
@@ -111,6 +112,20 @@ def test_short_mail_is_started_while_a_long_message_is_being_loaded(
     while not loop.jobs:
         loop.turn()
     assert loop.jobs[0].recipients == [b"b@quick.example"]
+
+
+def test_the_first_message_with_many_recipients_of_a_user_is_not_loaded_behind_all_those_of_another(
+    home: Home, loop: Loop
+) -> None:
+    loop.messages.none_late()
+    sent = []
+    for number, uid in enumerate([1000] * 20 + [1001]):
+        sent.append(classified_message(home, remote=recipients(101, b"%d.example" % number)))
+        loop.messages.arrive(Classified(sent[-1], False, True, uid=uid), loop.clock.now())
+    order = []
+    while (found := loop.channel.scheduler.next_load(loop.clock.now())) is not None:
+        order.append(found[0])
+    assert sorted(order) == sorted(sent) and sent[-1] in order[:2]
 
 
 def test_a_message_that_is_held_while_it_is_loaded_is_not_tried_and_goes_on_after_its_release(

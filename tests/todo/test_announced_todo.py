@@ -198,6 +198,15 @@ def test_with_no_or_very_many_recipients_it_is_classified(
     assert Presence(todo.layout, message).state() == 5
 
 
+def test_the_notice_of_one_with_very_many_recipients_says_whose_it_is(todo: TodoDaemon) -> None:
+    many = [b"r%d@example.net" % number for number in range(101)]
+    for submitter in (b"", b"0123456789abcdef"):
+        message = put_mess(todo.layout)
+        put_todo(todo.layout, message, pack_todo(Envelope(1000, 8, b"a@example.org", many, submitter)))
+        assert todo.notice() == Classified(message, local=False, remote=True)
+        assert todo.submitted == (1000, submitter)
+
+
 def test_what_an_earlier_run_has_marked_is_done_in_the_files_of_a_message_that_it_classifies(home: Home) -> None:
     message = marked_by_a_killed_run(home, 0b01)
     with TodoDaemon(home) as todo:

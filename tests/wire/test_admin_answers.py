@@ -44,9 +44,9 @@ causes = st.builds(
     NUMBERS, NUMBERS, NUMBERS, NUMBERS, NEXTHOPS,
 )  # fmt: skip
 destinations = st.builds(
-    lambda state, numbers, words, nexthop: DestinationFact._make([state, *numbers, *words, nexthop]),
+    lambda state, numbers, words, nexthop, why: DestinationFact._make([state, *numbers, *words, nexthop, why]),
     st.sampled_from([ALIVE, DEAD, PROBED, RELAY]), st.lists(NUMBERS, min_size=10, max_size=10),
-    st.tuples(WORDS, WORDS), NEXTHOPS,
+    st.tuples(WORDS, WORDS), NEXTHOPS, NEXTHOPS.map(lambda data: data.replace(b"\n", b" ")),
 )  # fmt: skip
 channels = st.builds(
     lambda numbers, name: ChannelFact._make([*numbers, name]), st.lists(NUMBERS, min_size=5, max_size=5), CHANNELS

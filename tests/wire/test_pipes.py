@@ -120,9 +120,14 @@ def test_a_notice_is_the_record_of_the_exttodo_patch(local: bool, remote: bool, 
     assert unpack_notice(record) == Classified(457, local, remote)
 
 
-@given(strategies.ids, st.booleans(), st.booleans())
-def test_a_notice_comes_back_as_it_was_packed(message: int, local: bool, remote: bool) -> None:
-    notice = Classified(message, local, remote)
+@given(
+    *(strategies.ids, st.booleans(), st.booleans(), strategies.classes),
+    st.sampled_from([(None, b""), (0, b""), (1000, b"0123456789abcdef")]),
+)
+def test_a_notice_comes_back_as_it_was_packed(
+    message: int, local: bool, remote: bool, priority: str, submitted: tuple[int | None, bytes]
+) -> None:
+    notice = Classified(message, local, remote, priority, *submitted)
 
     assert unpack_notice(pack_classified(notice).removesuffix(b"\0")) == notice
 

@@ -34,9 +34,10 @@ def complete_name(context: click.Context, parameter: click.Parameter, begun: str
 def command(context: click.Context, only_changed: bool, form: str) -> None:
     """Show the control files: value in force, default, range, and where the value comes from.
 
-    What queue-send and queue-todo have in force is asked from them. If a file says something else, the line below has
-    it, and whether HUP or the next start of the suite makes that the value in force. Files with several lines show how
-    many.
+    What the daemons have in force is asked from them. If a file says something else, the line below has it, and whether
+    HUP or the next start of the suite makes that the value in force. If a file cannot be used, its value is the last
+    one that could, else what counts without it, and the line below says what is wrong. Files with several lines show
+    how many.
 
     \b
     Examples:
@@ -151,7 +152,7 @@ def print_table(settings: list[Setting]) -> None:
         if setting is not None and setting.pending is not None:
             print(f"  at the next {'start' if setting.file.read == START else 'HUP'}: {setting.pending}")
         if setting is not None and setting.trouble:
-            print(f"  {setting.trouble}")
+            print(f"  {visible(setting.trouble.encode('utf-8', 'surrogateescape'))}")
 
 
 def _row(setting: Setting) -> tuple[str, ...]:

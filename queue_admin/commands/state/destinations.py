@@ -8,6 +8,7 @@ import click
 from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.messages.detail import CHANNELS
+from queue_admin.messages.last_results import reason_line
 from queue_admin.printable import visible, word
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import NotFound, Temporary
@@ -18,9 +19,9 @@ from queue_wire.logline import moment
 
 HEAD = (
     "channel", "nexthop", "state", "queued", "on-disk", "in-flight", "window", "cohorts", "suspended", "rate", "next",
-    "limits",
+    "limits", "reason",
 )  # fmt: skip
-LEFT = 3  # Columns of words, aligned to the left; the others are numbers.
+LEFT = 3  # Columns of words, aligned to the left, as the last one is; the others are numbers.
 
 
 @click.command("destinations")
@@ -35,7 +36,8 @@ def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
     until it has room. `in-flight` are its jobs in flight, at most `window`. `cohorts` are windows in which the host
     could not be reached. `suspended` are recipients deferred without an attempt since the nexthop is dead. `next` is
     the time of the next probe (`now`: the next message is the probe), or of the next message that the rate allows.
-    `limits` is the line of control/destinationlimits or destinationrate that applies. If a domain behind a relay has
+    `limits` is the line of control/destinationlimits or destinationrate that applies. `reason` is why a dead nexthop
+    could not be reached last. If a domain behind a relay has
     such a line, the line with state `relay` has the totals of the relay, and its `in-flight`, `window` and `rate` apply
     to all domains behind it. Messages that wait for their next attempt are counted only in the totals of the channel.
     Exit 1 if nexthops are named, and queue-send has none of them.
@@ -81,6 +83,7 @@ def _objects(
         facts |= {"state": each.state.decode("ascii"), "nexthop": visible(each.nexthop)}
         facts |= {"probe": _iso(each.probe), "next": _iso(each.next), "cohorts": each.cohorts / 100}
         facts |= {"limits": each.limits.decode("ascii") or None, "relay": visible(each.relay) or None}
+        facts |= {"reason": visible(each.reason) or None}
         yield json.dumps(with_queue(home, facts))
 
 
@@ -102,7 +105,7 @@ def _text(totals: list[ChannelFact], read: bool, found: list[tuple[str, Destinat
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     for row in rows:
         cells = [
-            cell.ljust(width) if column < LEFT else cell.rjust(width)
+            cell.ljust(width) if column < LEFT or column == len(HEAD) - 1 else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
@@ -125,4 +128,5 @@ def _row(channel: str, each: DestinationFact) -> tuple[str, ...]:
         f"{each.messages}/{each.seconds}" if each.messages else "-",
         due,
         each.limits.decode("ascii", "replace") or "-",
+        reason_line(each.reason) or "-",
     )

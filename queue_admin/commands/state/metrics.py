@@ -6,6 +6,7 @@ from importlib.resources import files
 import click
 
 from queue_admin.home.chosen import home_of
+from queue_admin.messages.admin_client import may_ask_counts_alone
 from queue_admin.system_accounts import be_owner
 from queue_base.queue.layout import open_layout
 from queue_base.suite_version import suite_version
@@ -31,6 +32,9 @@ def command(context: click.Context, listen: str | None, form: str, part: str | N
     queue_up is 0, and the rest that needs it is left out. Of several queues, all are asked, and what is known of each
     has the label queue.
 
+    An account that may search the directory monitor/ of the home, and may not read the queue, gets what has no name of
+    a destination.
+
     \b
     Examples:
       queuectl metrics
@@ -49,7 +53,7 @@ def command(context: click.Context, listen: str | None, form: str, part: str | N
     where = take_address(listen) if listen is not None else None
     home = home_of(context)
     be_owner(home)
-    if home.is_chosen:
+    if home.is_chosen and not may_ask_counts_alone(home):
         open_layout(home.queue)
     if where is None:
         readings = {one.name: take_reading(one, walk_within(one, ONE_WALK)) for one in home.each()}

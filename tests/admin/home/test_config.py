@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from queue_admin.main import main
+from queue_admin.metrics.smtpd_client import ask_processes
 from queue_admin.settings.control_faults import _first_denied
 from queue_base.accounts import Owner
 from queue_base.home import Home
 from queue_wire.control.registry import FILES
 from support.processes.forked import run_program
-from support.processes.suite import Suite, program
+from support.processes.suite import Suite, program, wait_until
 from support.queues.home import make_home, make_several
 from support.servers.certificate import make_certificate
+from support.smtpd.smtpd_daemon import SmtpdDaemon
 from support.tools import need_root
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed")
@@ -102,6 +104,7 @@ def test_every_control_file_is_shown_with_default_range_and_source(home: Home) -
 
 def test_only_what_differs_from_the_default_is_shown_with_n(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     Path(home.control, "smtpauth").write_text(":ann:secret\n")
+    Path(home.control, "smtpauth").chmod(0o600)
     assert run(home, "-n", "--format", "json") == 0
     out = capsys.readouterr().out
     found = {each["name"]: each for each in map(json.loads, out.splitlines())}
@@ -139,7 +142,7 @@ def test_check_names_each_mistake_and_each_unknown_file_and_exits_1(home: Home) 
     out, _ = queuectl(home, "config", "check", code=1)
     lines = out.splitlines()
     expected = [
-        f"control: unable to use {home.control}/mine: everybody may write to it (mode 0666); chmod o-w",
+        "control/mine: everybody may write to it (mode 0666); chmod o-w",
         "control/queuelifetime line 1: not a number from 60 to 315360000: '0'",
         "control/virtualdomains line 2: it has no colon, and has no effect",
         "control/rcpthosts line 3: neither a domain nor .domain, so no recipient matches: '@example.org'",
@@ -147,7 +150,7 @@ def test_check_names_each_mistake_and_each_unknown_file_and_exits_1(home: Home) 
         "control/tlspolicy line 1: ",
         "control/smtpauth: everybody can use it (mode 0644)",
         "control/destinationlimits line 1: mail for me.example.org is local",
-        "control/smtpd: port 2525 has option proxy, and control/proxyclients has no host; every client is refused",
+        "control/smtpd line 2: port 2525 has option proxy, and control/proxyclients has no host; every client is ",
         "control/concurencyremote: there is no such control file; the nearest name is concurrencyremote",
         "control/mine: there is no such control file",
     ]
@@ -208,7 +211,7 @@ def test_check_names_certificates_that_cannot_be_used_and_listeners_by_which_nob
     (control / "smtpdcert").write_text(f":{certificate.name} {key.name}\n.example:/no/such.pem\n")
     nobody = "only programs of this host may send by role submissions: there are no users; queuectl passwd makes one"
     assert queuectl(home, "config", "check", code=1)[0].splitlines() == [
-        "control/smtpdcert: unable to use /no/such.pem: no such file or directory; it is not used",
+        "control/smtpdcert line 2: unable to use /no/such.pem: no such file or directory; it is not used",
         f"control/smtpd line 2: {nobody}",
         f"control/smtpd line 3: {nobody.replace('submissions', 'submission')}",
     ]
@@ -270,9 +273,9 @@ def test_check_names_domains_and_listeners_by_which_nobody_could_take_mail(home:
     assert queuectl(home, "config", "check", code=1)[0].splitlines() == [
         "control/smtpd line 2: nobody may take mail by role odmr: no AUTH is offered without a certificate, which "
         "control/smtpdcert would name",
-        "control/ondemandusers: 'b.example' has no line with `atrn` in control/ondemand, so its user gets 451",
-        "control/ondemandusers: 'c.example' has no line with `atrn` in control/ondemand, so its user gets 451",
-        "control/ondemand: 'a.example' has no user in control/ondemandusers, so nobody can take its mail",
+        "control/ondemandusers line 1: 'b.example' has no line with `atrn` in control/ondemand, so its user gets 451",
+        "control/ondemandusers line 1: 'c.example' has no line with `atrn` in control/ondemand, so its user gets 451",
+        "control/ondemand line 1: 'a.example' has no user in control/ondemandusers, so nobody can take its mail",
     ]
 
 
@@ -284,11 +287,11 @@ def test_check_names_users_without_a_password_and_domains_on_demand_that_are_loc
     (control / "ondemandusers").write_text("joe:b.example.net\nann:c.example\n")
     queuectl(home, "passwd", "ann", given=b"secret\n")
     assert queuectl(home, "config", "check", code=1)[0].splitlines() == [
-        "control/ondemandusers: there is no user 'joe' in control/smtpdusers; queuectl passwd makes one",
-        "control/ondemand: 'a.example' is local by control/locals, so nothing is stored for it; remove it from one of "
-        "them",
-        "control/ondemand: 'b.example.net' is local by control/virtualdomains, so nothing is stored for it; remove it "
-        "from one of them",
+        "control/ondemandusers line 1: there is no user 'joe' in control/smtpdusers; queuectl passwd makes one",
+        "control/ondemand line 1: 'a.example' is local by control/locals, so nothing is stored for it; remove it from "
+        "one of them",
+        "control/ondemand line 2: 'b.example.net' is local by control/virtualdomains, so nothing is stored for it; "
+        "remove it from one of them",
     ]
     (control / "checkpassword").write_text("/bin/true\n")
     assert "joe" not in queuectl(home, "config", "check", code=1)[0]
@@ -299,7 +302,8 @@ def test_check_names_domains_that_have_two_relays(home: Home) -> None:
     (control / "ondemand").write_text("a.example:etrn relay [::1]:26\nb.example:etrn relay c\nc.example:etrn\n")
     (control / "smtproutes").write_text("A.example:d\n.example:d\nc.example:d\n:d\n")
     assert queuectl(home, "config", "check", code=1)[0].splitlines() == [
-        "control/smtproutes: 'a.example' has a relay in control/ondemand, so this line is not used; remove one of them"
+        "control/smtproutes line 1: 'a.example' has a relay in control/ondemand, so this line is not used; remove one "
+        "of them"
     ]
 
 
@@ -496,3 +500,66 @@ def test_a_changed_file_keeps_its_mode_and_one_of_secrets_is_not_for_all(
         "control/timeoutremote changed: queue-send does not run; in force at its start",
     ]
     assert queuectl(home, "config", "check") == ("", "")
+
+
+def test_a_value_that_cannot_be_used_is_not_shown_as_in_force_and_is_marked(home: Home) -> None:
+    control = Path(home.control)
+    (control / "timeoutremote").write_text("600\n")
+    (control / "greylist").write_text("delay 5m\n")
+    with Suite(home), SmtpdDaemon(home):
+        wait_until(lambda: ask_processes(home, False).processes, 60, "queue-smtpd to answer")
+        assert listed(home, "-n").keys() == {"me", "locals", "timeoutremote", "greylist", "smtpd", "relayclients"}
+        (control / "timeoutremote").write_text("abc\n")
+        (control / "queuelifetime").write_text("0\n")
+        (control / "localtimeout").write_text("soon\n")
+        (control / "greylist").write_text("delay soon\n")
+        (control / "databytes").write_text("much\n")
+        (control / "tlspolicy").write_text("a.example:perhaps\n")
+        found = listed(home, "-n")
+        for name, value in {
+            "timeoutremote": "600",
+            "queuelifetime": "604800 s",
+            "localtimeout": "1200 s",
+            "greylist": "1 line",
+            "databytes": "0, none",
+            "tlspolicy": "none",
+        }.items():
+            assert (found[name]["value"], found[name]["source"]) == (value, "running"), name
+            assert found[name]["pending"] is None
+            assert str(found[name]["trouble"]).startswith(f"control/{name} line 1: "), found[name]
+        lines = queuectl(home, "config", "show", "timeoutremote")[0].splitlines()
+        assert lines[1].split()[1] == "600"
+        assert lines[2] == "  control/timeoutremote line 1: not a number from 1 to 86400: 'abc'"
+    # What no daemon has: the default where queue-send takes that, and nothing else.
+    found = listed(home, "-n")
+    assert (found["queuelifetime"]["value"], found["queuelifetime"]["source"]) == ("604800 s", "default")
+    assert (found["timeoutremote"]["value"], found["timeoutremote"]["source"]) == ("not usable", "file")
+    assert found["timeoutremote"]["trouble"]
+
+
+def test_check_names_the_file_that_is_at_fault_with_its_line(home: Home) -> None:
+    control = Path(home.control)
+    certificate, key = make_certificate(control)
+    (control / "smtpdcert").write_text(f"# ours\n:{certificate} {key.name}\n.example:/no/such.pem\n")
+    (control / "old.pem").write_text("x\n")
+    (control / "locals").chmod(0o666)
+    (control / "smtproutes").write_text(":d\na.example:d\n")
+    (control / "ondemand").write_text("# ours\na.example:etrn relay c\nb.example:atrn\nme.example.org:etrn\n")
+    (control / "ondemandusers").write_text("ann:c.example\njoe:d.example\n")
+    (control / "smtpd").write_text("*:25 mx\n*:26 mx proxy\n")
+    queuectl(home, "passwd", "ann", given=b"secret\n")
+    found = queuectl(home, "config", "check", code=1)[0].splitlines()
+    assert [line.partition(": ")[0] for line in found] == [
+        "control/locals",
+        "control/smtpdcert line 3",
+        "control/ondemandusers line 1",
+        "control/ondemandusers line 2",
+        "control/ondemand line 3",
+        "control/ondemandusers line 2",
+        "control/ondemand line 4",
+        "control/smtproutes line 2",
+        "control/smtpd line 2",
+        "control/old.pem",
+    ]
+    assert found[-1] == "control/old.pem: no line of control/smtpdcert, dkim, arc or tlspolicy names it"
+    assert found[0] == "control/locals: everybody may write to it (mode 0666); chmod o-w"

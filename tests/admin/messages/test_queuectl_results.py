@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_admin.web.status_site import StatusSite
 from queue_base.home import Home
 from queue_wire.files.hold_mark import HoldOrder, order_mark, pack_mark
 from queue_wire.files.last_result import pack_header, pack_result
@@ -199,6 +200,20 @@ def test_mail_of_a_dead_nexthop_that_was_never_tried_keeps_its_reason_after_the_
         shown = queuectl(home, "list").stdout
         assert shown.count(f"last: {suspended}\n") == 2 and shown.count("last: connection refused\n") == 1
         assert queuectl(home, "mailq").stdout.count(f"({suspended})") == 2
+        # So do all commands and pages that show the destination, and what waits for it without a result of its own.
+        *_, row = queuectl(home, "destinations", "dead.example").stdout.splitlines()
+        assert row.split()[:3] == ["remote", "dead.example", "dead"] and row.endswith("  -  connection refused")
+        *_, facts = queuectl(home, "destinations", "--format", "json").stdout.splitlines()
+        assert json.loads(facts)["reason"] == "connection refused"
+        kept = {path: path.read_bytes() for path in (file(home, "last", one) for one in messages)}
+        for path in kept:
+            path.unlink()
+        assert queuectl(home, "mailq").stdout.count(f"({suspended})") == 3
+        for path, data in kept.items():
+            path.write_bytes(data)
+        site = StatusSite(home)
+        for page in ("/", "/destinations"):
+            assert "<bdi>connection refused</bdi>" in site.answer(page, "").body.decode(), page
         send.kill()
     assert queuectl(home, "mailq").stdout.count(f"({suspended})") == 2
     assert long_id(home, messages[0]) in queuectl(home, "mailq").stdout

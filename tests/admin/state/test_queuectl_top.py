@@ -151,13 +151,16 @@ def test_a_reason_has_no_particulars() -> None:
     assert len(reason_key(b"x" * 10_000)) <= 160
 
 
+REASONS: dict[tuple[bytes, ...], bytes] = {(b"remote", b"dead.example"): b"connection\x1b refused"}
+
+
 def reading(at: float, **numbers: float) -> Reading:
     labels = {"results": (b"remote", b"success", b"none")}
     figures = [Figure(name.encode(), number, labels.get(name, ())) for name, number in numbers.items()]
     figures += [Figure(b"started", 900.0), Figure(b"read", 1), Figure(b"waiting", 7, (b"remote", b"busy\x1b.example"))]
     figures.append(Figure(b"suspended", 3, (b"remote", b"dead.example")))
     processes = [ProcessFacts("queue-send", 12, 100.0, 25_000_000, at / 10)]
-    return Reading(at, figures, "", processes, DiskSpace(10**9, 10**10), False, False, None)
+    return Reading(at, figures, "", processes, DiskSpace(10**9, 10**10), False, False, None, reasons=REASONS)
 
 
 def test_the_live_view_shows_rates_processes_and_destinations() -> None:
@@ -168,7 +171,7 @@ def test_the_live_view_shows_rates_processes_and_destinations() -> None:
     assert "in 100/s" in text
     assert "success 0.5/s" in text
     assert "busy\\x1b.example" in text
-    assert "dead.example" in text
+    assert "dead.example: connection\\x1b refused" in text
     assert [line.split() for line in shown if line.startswith("queue-send")] == [
         ["queue-send", "12", "10.0", "25", "1m"]
     ]
@@ -191,7 +194,9 @@ def test_the_live_view_of_several_queues_names_the_queue_of_each_line() -> None:
     assert shown[shown.index(next(line for line in shown if line.startswith("c:"))) + 1] == down.trouble
     assert "in 100/s" in shown[1]
     assert [line.split()[-1] for line in shown if line.startswith("queue-send   ")] == ["a", "b"]
-    assert [line.split("  ")[-1] for line in shown if "dead.example" in line] == ["dead.example, a", "dead.example, b"]
+    assert [line.split("  ")[-1] for line in shown if "dead.example" in line] == [
+        f"dead.example, {name}: connection\\x1b refused" for name in "ab"
+    ]
     assert shown[-1] == "messages  sender"
 
 

@@ -89,7 +89,7 @@ def test_the_page_says_what_queue_smtpd_does() -> None:
 
 
 def test_nothing_from_outside_becomes_markup() -> None:
-    fact = DestinationFact(DEAD, 5, 1, 0, 2, 3, 300, 4, 0, 0, 0, b"", b"", HOSTILE)
+    fact = DestinationFact(DEAD, 5, 1, 0, 2, 3, 300, 4, 0, 0, 0, b"", b"", HOSTILE, HOSTILE)
     lines = iter(["message: 1-2", "sender: <" + HOSTILE.decode("utf-8", "backslashreplace") + ">", "header:", "  <b>x"])
     story = status_page.message("1-2", lines, {"log": ["<i>line"]})
     pages = [
@@ -126,17 +126,20 @@ def test_findings_say_what_is_wrong() -> None:
     assert "Nothing is wrong" in status_page.findings(calm)
 
 
-def test_a_dead_destination_has_the_messages_that_wait_for_its_probe() -> None:
+def test_a_dead_destination_has_its_reason_and_the_messages_that_wait_for_its_probe() -> None:
     figures = [Figure(b"suspended", 0, (b"remote", b"c.example")), Figure(b"waiting", 23, (b"remote", b"c.example"))]
-    page = str(tag("div", *status(reading()._replace(figures=figures), [], [])))
+    reasons: dict[tuple[bytes, ...], bytes] = {(b"remote", b"c.example"): b"I was not able to connect <to it>"}
+    page = str(tag("div", *status(reading()._replace(figures=figures, reasons=reasons), [], [])))
     assert "In delivery now" not in page
+    assert "<bdi>I was not able to connect &lt;to it&gt;</bdi>" in page
     row = page[page.index("<caption>Dead") :]
     assert "messages waiting" in row and re.findall(r'<td class="number">([^<]*)', row)[:2] == ["23", "0"]
 
 
 def test_a_probe_whose_time_has_passed_is_due_now() -> None:
-    fact = DestinationFact(DEAD, int(NOW) - 1, 1, 0, 23, 0, 300, 0, 0, 0, 0, b"", b"", b"c.example")
-    assert "<td>now</td>" in str(tag("div", *status_page.destinations([("remote", fact)], 300, NOW)))
+    fact = DestinationFact(DEAD, int(NOW) - 1, 1, 0, 23, 0, 300, 0, 0, 0, 0, b"", b"", b"c.example", b"timed out")
+    page = str(tag("div", *status_page.destinations([("remote", fact)], 300, NOW)))
+    assert "<td>now</td>" in page and "<bdi>timed out</bdi>" in page
 
 
 def test_a_rate_has_gaps_where_queue_send_stopped_or_started_anew() -> None:
@@ -260,7 +263,7 @@ def test_a_queue_that_hangs_holds_up_neither_the_start_nor_the_pages(
     home = make_several(tmp_path / "home", "a", "b")
     answers = threading.Event()
 
-    def read(one: Home, walked: Walked | None) -> Reading:
+    def read(one: Home, walked: Walked | None, reasons: bool) -> Reading:
         if one.name == "a":
             answers.wait(30)
         return reading()
@@ -354,10 +357,12 @@ def test_the_page_shows_what_is_known_without_a_queue_send_that_is_stopped(
 
 def written_pages(place: Path) -> list[Path]:
     """Write a full page of each kind, the first page first; return their paths."""
-    places = ((DEAD, HOSTILE), (b"alive", b"a.very.long.name." * 12 + b"example"), (b"alive", b"b.example"))
+    why = b"192.0.2.1 said: 421 4.3.2 " + b"a-word-of-a-host" * 20
+    long = b"a.very.long.name." * 12 + b"example"
+    places = ((DEAD, HOSTILE, why), (b"alive", long, b""), (b"alive", b"b.example", b""))
     facts = [
-        ("remote", DestinationFact(state, 1_800_000_300, 20, 3, 2000, 3, 300, 4, 0, 0, 0, b"", b"", nexthop))
-        for state, nexthop in places
+        ("remote", DestinationFact(state, 1_800_000_300, 20, 3, 2000, 3, 300, 4, 0, 0, 0, b"", b"", nexthop, why))
+        for state, nexthop, why in places
     ]
     found = [
         Found("457-1f2k8xw3j0a", "deferred", 7500.0, 2310, b"ann@example.org", HOSTILE),

@@ -134,8 +134,12 @@ def test_where_starttls_is_refused_the_mail_goes_in_clear_over_the_same_connecti
     assert deliver(home, script) == ACCEPTED
 
 
-@pytest.mark.parametrize("begin", [begin_tls, end_at_starttls], ids=["the handshake", "STARTTLS"])
-def test_silence_after_starttls_costs_timeoutconnect_once(home: RemoteHome, begin: Callable[[Peer], None]) -> None:
+@pytest.mark.parametrize(
+    "begin", [begin_tls, end_at_starttls, dismiss_at_starttls], ids=["the handshake", "STARTTLS", "421 to STARTTLS"]
+)
+def test_silence_after_starttls_and_421_to_it_cost_a_connection_once(
+    home: RemoteHome, begin: Callable[[Peer], None]
+) -> None:
     home.control("timeoutconnect", "2")
     home.control("timeoutremote", "600")
     home.control("connectionidle", "0")

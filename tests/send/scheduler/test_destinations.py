@@ -45,10 +45,12 @@ def test_the_table_has_the_most_mail_waiting_first(home: Home, send: ScriptedSen
         "local: 0/8 messages active, 0 waiting, 0/10 deliveries in flight",
         "remote: 5/8 messages active, 4 waiting, 2/250 deliveries in flight",
     ]
-    assert words(head) == "channel nexthop state queued on-disk in-flight window cohorts suspended rate next limits"
-    assert words(many) == "remote many.example alive 2 2 1 1 0 0 - - -"
-    assert words(few) == "remote few.example alive 1 0 1 1 0 0 - - -"
-    assert re.fullmatch(r"remote dead.example dead 0 0 0 1 1 1 - 20\S+Z -", words(dead))
+    assert words(head) == (
+        "channel nexthop state queued on-disk in-flight window cohorts suspended rate next limits reason"
+    )
+    assert words(many) == "remote many.example alive 2 2 1 1 0 0 - - - -"
+    assert words(few) == "remote few.example alive 1 0 1 1 0 0 - - - -"
+    assert re.fullmatch(r"remote dead.example dead 0 0 0 1 1 1 - 20\S+Z - no route", words(dead))
 
 
 def test_named_destinations_are_shown_alone_whatever_their_case(home: Home, send: ScriptedSend) -> None:
@@ -76,7 +78,7 @@ def test_a_domain_is_found_under_the_relay_that_smtproutes_has_for_it(home: Home
         wait_for_backlog(home)
         arrived(home, send, b"a@one.example")
         row = words(order(home, "destinations", "one.example").splitlines()[-1])
-        assert re.fullmatch(r"remote relay.example:2525 alive 0 0 1 1 0 0 1/60 20\S+Z destinationrate:1", row)
+        assert re.fullmatch(r"remote relay.example:2525 alive 0 0 1 1 0 0 1/60 20\S+Z destinationrate:1 -", row)
 
 
 def test_without_queue_send_there_is_nothing_to_show(home: Home) -> None:

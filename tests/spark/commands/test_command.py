@@ -1,20 +1,14 @@
-"""queue-report's command line: what it refuses before it starts anything, and what it draws on a terminal."""
+"""queue-report's command line: what it refuses before it starts anything, and what it says at the end."""
 
-import io
 import os
 import signal
 import subprocess
-import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 from spark.commands.summary import describe_build
 from spark.lake.build import Summary
-from spark.lake.lake import open_lake
-from spark.runtime import progress as progress_module
-from spark.runtime.progress import ShownProgress, draw, make_progress
 from support.processes.suite import program, wait_until
 
 
@@ -87,54 +81,14 @@ def test_an_interrupt_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> N
     log.write_text("".join(f"@400000006553f10a{at:08x} new msg {at}\n" for at in range(300_000)))
     words = [*program("queue-report"), "build", str(tmp_path / "logs"), "--lake", str(lake)]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as building:
-        wait_until(lambda: any(lake.glob("_delta_log/*.json")))
+        wait_until(lambda: any(lake.glob("_batch/*")))
         building.send_signal(signal.SIGINT)
         said = building.communicate(timeout=100)[1]
     assert (building.returncode, said) == (
         111,
         "queue-report: fatal: interrupted; the lake is whole, with all that was new or nothing of it; run it again\n",
     )
-    assert open_lake(str(lake)).number == 0
-
-
-def test_a_line_of_progress_shows_the_phase_and_fits_the_terminal() -> None:
-    assert draw("writing messages", 0, 0, 80) == "queue-report: writing messages"
-    assert draw("reading lines", 3, 12, 80) == "queue-report: reading lines [######                  ] 3/12"
-    assert len(draw("reading lines", 3, 12, 30)) == 29
-
-
-def test_progress_is_drawn_until_the_end_and_wiped_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = threading.Event()
-
-    class Screen(io.StringIO):
-        def write(self, text: str) -> int:
-            if "moving files in" in text:
-                drawn.set()
-            return super().write(text)
-
-    screen = Screen()
-    monkeypatch.setattr(sys, "stderr", screen)
-    with ShownProgress(True) as progress:
-        progress.phase("moving files in")
-        assert drawn.wait(30)
-    assert screen.getvalue().startswith("\rqueue-report: ") and screen.getvalue().endswith("\r\033[K")
-
-
-def test_what_is_no_terminal_gets_a_line_each_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    said, screen = threading.Event(), io.StringIO()
-    monkeypatch.setattr(progress_module, "MINUTE", 0.01)
-    monkeypatch.setattr(screen, "flush", said.set)
-    monkeypatch.setattr(sys, "stderr", screen)
-    with make_progress() as progress:
-        progress.phase("matching lines")
-        assert said.wait(30)
-    assert set(screen.getvalue().splitlines()) <= {"queue-report: starting", "queue-report: matching lines"}
-
-
-def test_progress_tells_how_much_is_read_how_fast_and_what_is_left() -> None:
-    line = "queue-report: matching [############            ] 3/6, 225 of 450 MB, 25 MB/s, 9 s left"
-    assert draw("matching", 3, 6, 100, 450_000_000, 9.0) == line
-    assert draw("matching", 0, 6, 100, 450_000_000, 9.0).endswith("] 0/6, 0 of 450 MB")
+    assert [path.name for path in lake.rglob("*") if path.is_file()] == ["_lock"]
 
 
 def test_the_summary_says_what_was_read_and_what_became_of_it() -> None:

@@ -9,11 +9,9 @@ from pyspark.sql import SparkSession
 from spark.logs.segments import cut
 from spark.runtime.places import HadoopPlace, Place
 
-from queue_base.errors import Permanent
 from spark.lake import batch
 from spark.lake import build as build_module
 from spark.lake.build import DRIVER_SETTING, Order, Summary, build
-from spark.runtime import executors
 from spark.runtime.progress import Progress
 from spark.tables.columns import COLUMNS
 from support.spark.logs.log_files import damage, rotated, write_files
@@ -129,12 +127,6 @@ def test_a_log_that_vanishes_before_its_task_leaves_its_stream_as_it_was(
     assert run(Order(str(copy), str(tmp_path / "lake"), settings=ALWAYS_SPARK), OneSession(spark)).streams == 1
     Lake(tmp_path / "whole").build(copy)
     same(tmp_path / "whole", tmp_path / "lake")
-
-
-def test_what_an_executor_lacks_is_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "NEEDED", ("numpy", "no_such_package"))
-    with pytest.raises(Permanent, match=r"executor \S+: its Python \(\S+\) lacks no_such_package; install it there"):
-        executors.check(spark.sparkContext)
 
 
 def test_small_work_needs_no_spark(logs: Path, tmp_path: Path) -> None:

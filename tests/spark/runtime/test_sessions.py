@@ -12,7 +12,6 @@ import pytest
 
 from queue_base.errors import Permanent, Temporary
 from spark.runtime import session as module
-from spark.runtime.errors import shorten
 from spark.runtime.java import say_how_java_ended
 from spark.runtime.session import Sessions
 
@@ -106,21 +105,15 @@ def test_how_java_ended_is_said_in_words(code: int, said: str) -> None:
     assert say_how_java_ended(code) == said
 
 
-def test_a_java_without_memory_says_what_gives_it_more() -> None:
-    assert shorten("SparkException: Job aborted", "OutOfMemoryError: Java heap space") == (
-        "Java is out of memory (--conf spark.driver.memory=4g gives it more)"
-    )
-
-
-# Its argument is a PATH with what Spark's scripts run, but for Java.
+# On a machine that has no Java but the packaged one.
 KILLED = """
-import logging, os, signal, sys
+import logging, os, signal
 logging.getLogger().addHandler(logging.NullHandler())
 from spark.runtime import session
-from spark.runtime.session import JAVA_OPTIONS, LITTLE, Sessions
+from spark.runtime.session import JAVA_OPTIONS, QUICK, Sessions
 from queue_base.errors import Temporary
 with Sessions("local[1]", {"spark.driver.memory": "600m"}) as sessions:
-    print(sessions.get(little=True).version.count("."))
+    print(sessions.get().version.count("."))
     first = sessions.java_pid
     sessions.end()
     assert not sessions.begun and sessions.java_pid is None
@@ -128,14 +121,13 @@ with Sessions("local[1]", {"spark.driver.memory": "600m"}) as sessions:
     (making,) = session._ending
     assert making.poll() is None
     making.kill()
-    # Another Java, in the same process, and on a machine that has none but the packaged one. Without an archive.
-    os.environ |= {"PATH": sys.argv[1], "XDG_CACHE_HOME": "nowhere", "HOME": ""}
-    os.environ.pop("JAVA_HOME", None)
-    print(sessions.get(little=True).range(1000).selectExpr("sum(id)").collect()[0][0], first != sessions.java_pid)
+    # Another Java, in the same process, without an archive.
+    os.environ |= {"XDG_CACHE_HOME": "nowhere", "HOME": ""}
+    print(sessions.get().range(1000).selectExpr("sum(id)").collect()[0][0], first != sessions.java_pid)
     java = sessions.get().sparkContext._jvm.java.lang
     print(java.System.getProperty("java.home"))
     options = java.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
-    print({*JAVA_OPTIONS.split(), LITTLE} <= set(options))
+    print({*JAVA_OPTIONS.split(), *QUICK.split()} <= set(options))
     os.kill(sessions.java_pid, signal.SIGKILL)
     try:
         with sessions:
@@ -156,9 +148,10 @@ def test_a_session_can_be_begun_again_on_the_packaged_java_where_no_other_is_and
     for name in NEEDED:
         if found := shutil.which(name):
             (programs / name).symlink_to(found)
-    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "JAVA_HOME")}
     environment |= {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-c", KILLED, str(programs)]
+    environment["PATH"] = str(programs)
+    command = [sys.executable, "-c", KILLED]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
     # Quiet all the while.
     assert (done.returncode, done.stderr) == (0, "")
@@ -167,4 +160,3 @@ def test_a_session_can_be_begun_again_on_the_packaged_java_where_no_other_is_and
     # The wrapper of the packaged Java goes with it.
     assert not list(tmp_path.glob("queue-report-java-*"))
     assert told.startswith("unable to go on: Java was killed (signal 9), as Linux does where memory is short; the ")
-    assert [path.suffix for path in tmp_path.glob("queue-report/*.tried")] == [".tried"]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
-from support.manual.markdown import CodeBlock, Table, blocks
+from support.manual.markdown import CodeBlock, Table, blocks, section
 from support.pages.machine import Machine
 from support.processes.forked import BIN
 
@@ -45,11 +45,13 @@ class Page(NamedTuple):
     """How a page is run. The keys are beginnings of commands, or of first lines of blocks; each must be in the page."""
 
     name: str
+    # The heading of the section that is run, if it is not the whole page.
+    heading: str | None = None
     # Blocks that are no commands, with the reason or what else looks at them.
     texts: Mapping[str, str] = {}
     # Blocks that are the text of a control file, which `config check` has to find good: its name.
     controls: Mapping[str, str] = {}
-    # Blocks that are scripts: the files that they are written to.
+    # Blocks that are files, such as scripts: where they are written to.
     scripts: Mapping[str, str] = {}
     # Commands that cannot be run, with the reason.
     left: Mapping[str, str] = {}
@@ -65,7 +67,10 @@ class Page(NamedTuple):
 
     def read(self) -> list[list[str]]:
         """Return the blocks of code."""
-        return [block.lines for block in blocks((TOP / self.name).read_text()) if isinstance(block, CodeBlock)]
+        text = (TOP / self.name).read_text()
+        if self.heading is not None:
+            text = section(text, self.heading)
+        return [block.lines for block in blocks(text) if isinstance(block, CodeBlock)]
 
 
 def commands(lines: list[str]) -> Iterator[Command]:
@@ -150,7 +155,9 @@ class Walk:
             return
         if script is not None:
             text = self._replace("\n".join(lines))
-            self._machine.must(f"cat >{script} <<'END'\n{text}\nEND\nchmod 755 {script}")
+            self._machine.must(f"cat >{script} <<'END'\n{text}\nEND")
+            if text.startswith("#!"):
+                self._machine.must(f"chmod 755 {script}")
             return
         for command in commands(lines):
             if self._find(self._page.left, command.text) is None:

@@ -60,6 +60,7 @@ class TodoDaemon(Piped):
         self.rereads: list[Reread] = []  # What it said of its control files.
         self.deferrals: list[ClassifyDeferral] = []
         self.arrived: Arrived | None = None  # The last full notice.
+        self.submitted: tuple[int | None, bytes] = None, b""  # The uid and the submitter of the last short one.
 
     def notice(self) -> Classified:
         """Return the next notice, short or full, as a short one; log lines before it go to `lines`."""
@@ -70,7 +71,8 @@ class TodoDaemon(Piped):
                 channels = [channel for channel, _ in found.recipients]
                 return Classified(found.message, LOCAL in channels, REMOTE in channels)
             if isinstance(found, Classified):
-                return found
+                self.submitted = found.uid, found.submitter
+                return Classified(found.message, found.local, found.remote, found.priority)
             assert isinstance(found, bytes)
             self.lines.append(found.decode())
 

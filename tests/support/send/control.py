@@ -55,13 +55,14 @@ def files(home: Home) -> list[str]:
 
 
 class Client:
-    """A connection to lock/control."""
+    """A connection to lock/control, or to the socket of counts."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, only_counts: bool = False) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(30)
-        directory = os.open(f"{home.queue}/lock", os.O_PATH)
-        self.socket.connect(f"/proc/self/fd/{directory}/control")
+        path = home.counts if only_counts else f"{home.queue}/lock/control"
+        directory = os.open(os.path.dirname(path), os.O_PATH)
+        self.socket.connect(f"/proc/self/fd/{directory}/{os.path.basename(path)}")
         os.close(directory)
         self._reader = NetstringReader()
 
