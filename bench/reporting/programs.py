@@ -41,7 +41,7 @@ with Sessions() as sessions:
 # A build on a cluster of executors of one core each, all on this machine, after a job for which they all begin and load
 # what they need. Tells the seconds of each phase. Words: logs, lake, executors, a directory for Spark's own files.
 CORES = _HEAD + """
-from spark.runtime.executors import run_tasks
+from spark.runtime.executors import run_on_executors
 
 import pyspark, shutil
 
@@ -67,7 +67,7 @@ class Phases(Progress):
         self.name, self.begun = name, time.monotonic()
 
 with Sessions(f"local-cluster[{cores},1,512]", settings) as sessions:
-    run_tasks(sessions.get(), load, [b""] * (int(cores) * 2))
+    list(run_on_executors(sessions.get(), load, range(int(cores) * 2)))
     directory = work / sessions.get().sparkContext.applicationId
     phases = Phases()
     build(Order(logs, lake, settings=settings), sessions, phases)

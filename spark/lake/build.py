@@ -6,23 +6,25 @@ written. A build that is beaten by another one looks again, and takes what that 
 """
 
 import os
-import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from queue_base.errors import Failure, Permanent, Temporary, reason
 from spark.lake.data_files import RowWriter, read_files, read_streams, undo
 from spark.lake.lake import Conflict, Lake, Unsettled, Written, make_lake, open_lake
 from spark.lake.old import take_over
-from spark.lake.stage import Stage, StreamResult, StreamTask, TaskResult, match_pickled, without
+from spark.lake.stage import Stage, StreamResult, StreamTask, TaskResult, match_task, without
 from spark.logs.streams import SourceError, Stream, StreamLogs, find_streams
 from spark.runtime.errors import JAVA_ERRORS, java_reason
 from spark.runtime.files import Files, open_files, store_settings
 from spark.runtime.progress import Progress
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 SMTPD_QUEUE = "queue-smtpd"
 # So many bins a core keep all cores at work to the end.
@@ -41,8 +43,8 @@ class Runner(Protocol):
     def application(self) -> str:
         """Return the id of the application of Spark's."""
 
-    def run(self, work: Callable[[bytes], bytes], given: Sequence[bytes], progress: Progress) -> list[bytes]:
-        """Return what work makes of each of the given, one task each, in any order."""
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress) -> Iterable[Result]:
+        """Yield what work makes of each task, in any order."""
 
 
 @dataclass(frozen=True)
@@ -234,14 +236,12 @@ class _Build:
         stage = Stage(lake.files, lake.tables["pending"], lake.tables["lines"], today)
         self._progress.phase("matching lines")
         self._progress.expect(sum(sizes))
-        given = [pickle.dumps(one) for one in bins]
-        answers = self._runner.run(partial(match_pickled, stage), given, self._progress)
-        done = [pickle.loads(answer) for answer in answers]
+        done = list(self._runner.run(partial(match_task, stage), bins, self._progress))
         failed = next((one for one in done if isinstance(one, Exception)), None)
         if failed is not None:
             undo(lake.files, (one for task in done if isinstance(task, TaskResult) for one in task.written))
             raise failed
-        return done
+        return [one for one in done if isinstance(one, TaskResult)]
 
     def _refuse_all(
         self, results: Sequence[StreamResult], tasks: Sequence[StreamTask], known: Mapping[Stream, Any], logs: Files

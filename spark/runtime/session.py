@@ -11,21 +11,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from queue_base.errors import Permanent, Temporary
 from spark.runtime.archive import Archive, use_archive
 from spark.runtime.connect import SCHEME, connect
-from spark.runtime.executors import code_root
+from spark.runtime.executors import code_root, cores, run_on_executors
 from spark.runtime.java import choose_java, say_how_java_ended
+from spark.runtime.progress import Progress
 
 # pyspark takes long to import, and a report of DuckDB's does without it.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 # What the pipeline needs of any session; it can be set while one runs.
 NEEDED = {
@@ -137,6 +141,20 @@ class Sessions:
             if callable(handler) and handler is not signal.default_int_handler:
                 signal.signal(signal.SIGINT, handler)
         return self._session
+
+    def cores(self) -> int:
+        """Return how many tasks run at once. Raises as start_session, and as spark.runtime.executors.cores."""
+        return cores(self.get())
+
+    def application(self) -> str:
+        """Return the id of the application of Spark's. Raises as start_session."""
+        return self.get().conf.get("spark.app.id", "") or ""
+
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress) -> Iterator[Result]:
+        """Yield what work makes of each task, in any order: one stage of Spark's. Raises as cores."""
+        session = self.get()
+        progress.watch(session)
+        yield from run_on_executors(session, work, tasks)
 
     def end(self) -> None:
         """Stop the session and Java, if they run. Never fails."""

@@ -132,7 +132,8 @@ def test_a_bug_at_the_ends_of_a_log_costs_its_own_queue_alone(
 def test_logs_of_another_kind_among_good_ones_are_passed_by(tmp_path: Path, bad: str) -> None:
     for host in "abc":
         (tmp_path / "logs" / host / "q").mkdir(parents=True)
-        text = "Jan  2 03:04:05 a postfix/smtp[1]: hello\n" * 10 if host == bad else "".join(LINES).replace("a@e", f"{host}@e")
+        ours = "".join(LINES).replace("a@e", f"{host}@e")
+        text = "Jan  2 03:04:05 a postfix/smtp[1]: hello\n" * 10 if host == bad else ours
         (tmp_path / "logs" / host / "q" / "current").write_text(text)
     lake = Lake(tmp_path / "lake")
     for _ in range(2):
@@ -158,7 +159,8 @@ def test_logs_that_cannot_be_read_are_permanent_trouble_and_make_no_table(tmp_pa
 
 def test_logs_hosts_queues_and_lakes_may_have_any_name(tmp_path: Path) -> None:
     odd = "a b%41[x]*#ü{c}?&+'\"\\d:e"
-    log, lake = tmp_path / f"logs {odd}" / f"h{odd}" / f"q{odd}", tmp_path / f"lake {odd.translate(dict.fromkeys(map(ord, '%#?')))}"
+    log = tmp_path / f"logs {odd}" / f"h{odd}" / f"q{odd}"
+    lake = tmp_path / f"lake {odd.translate(dict.fromkeys(map(ord, '%#?')))}"
     log.mkdir(parents=True)
     # One file is read in place, the other as a copy.
     (log / "@400000006553f10a00000200.s").write_text("".join(LINES[:4]))

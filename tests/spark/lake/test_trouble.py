@@ -16,7 +16,7 @@ from queue_base.errors import Permanent, Temporary
 from spark.lake import lake as lake_module
 from spark.lake import stage
 from spark.lake.lake import FORM, open_lake
-from spark.runtime.errors import JAVA_ERRORS, java_reason, shorten
+from spark.runtime.errors import JAVA_ERRORS, java_reason
 from spark.runtime.files import LocalFiles
 from support.spark.logs.growing_log import GrowingLog, assert_exact
 from support.spark.logs.log_lake import Lake
@@ -278,5 +278,3 @@ def test_java_s_errors_are_one_line(spark: SparkSession, tmp_path: Path) -> None
     with pytest.raises(JAVA_ERRORS) as missing:
         spark.read.text(str(tmp_path / "nothing")).collect()
     assert "\n" not in java_reason(missing.value) and "nothing" in java_reason(missing.value)
-    assert shorten("SparkException: Job aborted", "IOException: No space left on device") == "no space left on device"
-    assert shorten() == shorten("", " ") == "no reason given"

@@ -2,8 +2,12 @@
 
 import pickle
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from spark.runtime.progress import Progress
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
 class InProcess:
@@ -28,7 +32,7 @@ class InProcess:
     def application(self) -> str:
         return "in-process"
 
-    def run(self, work: Callable[[bytes], bytes], given: Sequence[bytes], progress: Progress) -> list[bytes]:
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress) -> list[Result]:
         self.ran += 1
-        sent: Callable[[bytes], bytes] = pickle.loads(pickle.dumps(work))
-        return [sent(one) for one in given]
+        sent: Callable[[Task], Result] = pickle.loads(pickle.dumps(work))
+        return [pickle.loads(pickle.dumps(sent(pickle.loads(pickle.dumps(one))))) for one in tasks]
