@@ -225,8 +225,8 @@ def open_lake(uri: str, store: Mapping[str, str] | None = None, version: int | N
 
 def _open(uri: str, store: Mapping[str, str] | None) -> Files:
     files = open_files(uri, store)
-    if odd := next((letter for letter in "%#?" if letter in files.root and local_path(uri) is not None), ""):
-        raise Permanent(f"unable to open lake {uri}: its path has {odd}, which the library for Delta takes for a URI's")
+    if odd := next((letter for letter in "%#?\\" if letter in files.root and local_path(uri) is not None), ""):
+        raise Permanent(f"unable to open lake {uri}: its path has {odd}, which delta-rs takes for another")
     return files
 
 

@@ -16,6 +16,7 @@ from spark.lake import build as build_module
 from spark.lake.lake import open_lake
 from spark.logs import reading
 from spark.logs.reading import Reading
+from spark.logs.streams import find_streams
 from spark.runtime.files import LocalFiles
 from support.spark.logs.log_lake import Lake
 
@@ -105,10 +106,9 @@ def test_a_directory_that_is_gone_once_it_was_found_does_not_stop_the_others(
     logs: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(logs / "mx2" / "q" / "current", log(0, 3))
-    find = build_module.find_streams
 
     def found_before(*given: Any) -> object:
-        found = find(*given)
+        found = find_streams(*given)
         (logs / "mx2" / "q" / "current").unlink()
         (logs / "mx2" / "q").rmdir()
         return found

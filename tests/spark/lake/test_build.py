@@ -14,7 +14,7 @@ from spark.tables.arrow import ARROW
 from spark.tables.columns import COLUMNS
 from support.spark.logs.growing_log import GrowingLog, assert_exact, same_rows
 from support.spark.logs.log_lake import Lake
-from support.spark.runner import InProcess
+from support.spark.runner import InProcess, Result, Task
 
 STRANGE = ["007", "1e3", "null", "__HIVE_DEFAULT_PARTITION__", "a:b c{}[*]%41=", "ä", "x" * 250]
 
@@ -101,9 +101,9 @@ def test_the_numbers_of_lines_add_up_in_the_lake(logs: Path, place: Path) -> Non
 class Twice(InProcess):
     """Runs each task twice, as Spark does that took an executor for dead: one result of the two counts."""
 
-    def run(self, work: Callable[[bytes], bytes], given: Sequence[bytes], progress: Progress) -> list[bytes]:
-        super().run(work, given, progress)
-        return super().run(work, given, progress)
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress) -> list[Result]:
+        super().run(work, tasks, progress)
+        return super().run(work, tasks, progress)
 
 
 def test_the_tables_are_those_of_tasks_that_run_once(logs: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """queue-report build on real logs: batch by batch as they grow, and logs that cannot be read."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ EVENTS = [
     "delivery 10: success: 192.0.2.1_accepted_message./",
     "end msg 457",
 ]
+# What delta-rs takes for another path.
+REFUSED = "%#?\\"
 LINES = [f"@400000006553f10a{100 + at:08x} {event}\n" for at, event in enumerate(EVENTS)]
 
 
@@ -132,8 +135,8 @@ def test_a_bug_at_the_ends_of_a_log_costs_its_own_queue_alone(
 def test_logs_of_another_kind_among_good_ones_are_passed_by(tmp_path: Path, bad: str) -> None:
     for host in "abc":
         (tmp_path / "logs" / host / "q").mkdir(parents=True)
-        ours = "".join(LINES).replace("a@e", f"{host}@e")
-        text = "Jan  2 03:04:05 a postfix/smtp[1]: hello\n" * 10 if host == bad else ours
+        good = "".join(LINES).replace("a@example", f"{host}@example")
+        text = "Jan  2 03:04:05 a postfix/smtp[1]: hello\n" * 10 if host == bad else good
         (tmp_path / "logs" / host / "q" / "current").write_text(text)
     lake = Lake(tmp_path / "lake")
     for _ in range(2):
@@ -160,7 +163,7 @@ def test_logs_that_cannot_be_read_are_permanent_trouble_and_make_no_table(tmp_pa
 def test_logs_hosts_queues_and_lakes_may_have_any_name(tmp_path: Path) -> None:
     odd = "a b%41[x]*#ü{c}?&+'\"\\d:e"
     log = tmp_path / f"logs {odd}" / f"h{odd}" / f"q{odd}"
-    lake = tmp_path / f"lake {odd.translate(dict.fromkeys(map(ord, '%#?')))}"
+    lake = tmp_path / f"lake {''.join(letter for letter in odd if letter not in REFUSED)}"
     log.mkdir(parents=True)
     # One file is read in place, the other as a copy.
     (log / "@400000006553f10a00000200.s").write_text("".join(LINES[:4]))
@@ -169,3 +172,13 @@ def test_logs_hosts_queues_and_lakes_may_have_any_name(tmp_path: Path) -> None:
     (message,) = Lake(lake).rows("messages")
     assert (message["host"], message["queue"], message["outcome"]) == (f"h{odd}", f"q{odd}", "delivered")
     assert run(log.parents[1], lake).rows == {}
+
+
+@pytest.mark.parametrize("letter", REFUSED)
+def test_a_lake_whose_path_delta_rs_takes_for_another_is_refused(tmp_path: Path, letter: str) -> None:
+    log = tmp_path / "logs" / "h" / "q"
+    log.mkdir(parents=True)
+    (log / "current").write_text("".join(LINES))
+    with pytest.raises(Permanent, match=r"^unable to open lake \S+: its path has ., which delta-rs takes for another$"):
+        run(tmp_path / "logs", tmp_path / f"a{letter}b")
+    assert os.listdir(tmp_path) == ["logs"]

@@ -1,37 +1,55 @@
-"""A build under Spark makes the tables that one without it makes: by executors' Python, or by Spark's own files."""
+"""A build under Spark makes the tables that one in this process makes, in a stage of Spark's."""
 
 import os
 import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from spark.logs.segments import cut
-from spark.runtime.places import HadoopPlace, Place
 
-from spark.lake import batch
+from queue_base.errors import Permanent, Temporary
 from spark.lake import build as build_module
-from spark.lake.build import DRIVER_SETTING, Order, Summary, build
+from spark.lake.build import Order, Summary, build
+from spark.lake.lake import open_lake
+from spark.logs.streams import find_streams
+from spark.runtime.executors import cores, run_on_executors
 from spark.runtime.progress import Progress
-from spark.tables.columns import COLUMNS
+from support.spark.frozen_tables import compare, groups, unpack_trees
+from support.spark.logs.growing_log import GrowingLog, assert_exact, same_rows
 from support.spark.logs.log_files import damage, rotated, write_files
 from support.spark.logs.log_lake import Lake
 from support.spark.logs.log_world import World
+from support.spark.runner import InProcess, Result, Task
 
 pytestmark = pytest.mark.together
-ALWAYS_SPARK = {"spark.master": "local[2]", DRIVER_SETTING: "0"}
 
 
-class OneSession:
-    """The tests' session, as a build asks for it."""
+class OneSession(InProcess):
+    """Runs tasks in the tests' session of Spark. stages: of Spark's, by build."""
 
     def __init__(self, spark: SparkSession) -> None:
+        super().__init__()
         self._spark = spark
-        self.asked = 0
+        self.stages: list[int] = []
 
-    def get(self, *, little: bool = False) -> SparkSession:
-        self.asked += 1
-        return self._spark
+    def cores(self) -> int:
+        return cores(self._spark)
+
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress) -> list[Result]:
+        self.ran += 1
+        tracker = self._spark.sparkContext.statusTracker()
+        before = set(tracker.getJobIdsForGroup(None))
+        done = list(run_on_executors(self._spark, work, tasks))
+        jobs = [tracker.getJobInfo(job) for job in set(tracker.getJobIdsForGroup(None)) - before]
+        self.stages.append(sum(len(job.stageIds) for job in jobs if job is not None and job.status == "SUCCEEDED"))
+        return done
+
+
+@pytest.fixture
+def sessions(spark: SparkSession) -> OneSession:
+    return OneSession(spark)
 
 
 @pytest.fixture(scope="module")
@@ -54,83 +72,76 @@ def half_of(logs: Path, place: Path) -> Path:
     return place
 
 
-def same(one: Path, two: Path) -> None:
-    for table in COLUMNS:
-        rows = [sorted(map(repr, Lake(lake).rows(table))) for lake in (one, two)]
-        assert rows[0] == rows[1], table
+def run(logs: Path, lake: Path, sessions: OneSession) -> Summary:
+    return build(Order(str(logs), str(lake)), sessions, Progress())
 
 
-def run(order: Order, sessions: OneSession) -> Summary:
-    return build(order, sessions, Progress())
-
-
-def test_executors_make_the_same_tables_of_many_segments(
-    spark: SparkSession, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_executors_make_the_same_tables_in_stages_of_spark_s(
+    sessions: OneSession, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "choose_size", lambda total, cores: 2000)
-    monkeypatch.setattr(batch, "_TASK_BYTES", 5000)
-    sessions = OneSession(spark)
+    # Each stream is a task.
+    monkeypatch.setattr(build_module, "_LEAST", 1)
     for place in (half_of(logs, tmp_path / "half"), logs):
         here = Lake(tmp_path / "here").build(place)
-        there = run(Order(str(place), str(tmp_path / "there"), settings=ALWAYS_SPARK), sessions)
+        there = run(place, tmp_path / "there", sessions)
         assert (there.lines, there.rows, there.bytes, there.files) == (here.lines, here.rows, here.bytes, here.files)
-        same(tmp_path / "here", tmp_path / "there")
-    assert sessions.asked == 2
-    # Large edges are files, and executors join them.
-    monkeypatch.setattr("spark.lake.matching.LARGE_EDGE", 0)
-    monkeypatch.setattr(batch, "EDGES_MAX", 0)
-    run(Order(str(logs), str(tmp_path / "joined"), settings=ALWAYS_SPARK), sessions)
-    Lake(tmp_path / "whole").build(logs)
-    same(tmp_path / "whole", tmp_path / "joined")
-    assert not list((tmp_path / "joined" / "_batch").iterdir())
+        same_rows(tmp_path / "here", tmp_path / "there")
+    assert sessions.ran == 2 and all(stages >= 1 for stages in sessions.stages)
+    assert not run(logs, tmp_path / "there", sessions).lines and sessions.ran == 2
 
 
-def test_through_other_file_systems_the_same_tables_are_made(
-    spark: SparkSession, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def open_elsewhere(path: str, session: object, settings: object) -> Place:
-        place = HadoopPlace(spark, path)
-        place.local = None  # As it is on HDFS.
-        return place
+def test_a_build_of_a_line_runs_a_stage_of_spark_s(sessions: OneSession, tmp_path: Path) -> None:
+    log = GrowingLog(tmp_path / "logs" / "a" / "q")
+    for _ in range(2):
+        log.grow(1)
+        assert run(tmp_path / "logs", tmp_path / "lake", sessions).lines
+    assert len(sessions.stages) == 2 and all(sessions.stages)
+    assert_exact(Lake(tmp_path / "lake"), 2)
 
-    monkeypatch.setattr("spark.logs.sources._KEPT", 1000)
-    for place in (half_of(logs, tmp_path / "half"), logs):
-        here = Lake(tmp_path / "here").build(place)
-        with monkeypatch.context() as patch:
-            patch.setattr(build_module, "open_place", open_elsewhere)
-            there = run(Order(str(place), str(tmp_path / "there"), settings=ALWAYS_SPARK), OneSession(spark))
-            assert there.warnings == here.warnings == []
-            assert (there.lines, there.rows) == (here.lines, here.rows)
-            assert not run(Order(str(place), str(tmp_path / "there"), settings=ALWAYS_SPARK), OneSession(spark)).lines
-        same(tmp_path / "here", tmp_path / "there")
-    assert {path.suffix for path in (tmp_path / "there").rglob("*") if path.is_file()} == {".parquet", ".json"}
+
+def test_logs_of_all_kinds_make_the_tables_that_they_made_before(sessions: OneSession, tmp_path: Path) -> None:
+    trees = groups(unpack_trees(tmp_path / "trees"))[0]
+    told = compare(trees, "three pieces", tmp_path / "work", sessions)
+    assert not told, "\n".join(told[:20])
 
 
 def test_a_log_that_vanishes_before_its_task_leaves_its_stream_as_it_was(
-    spark: SparkSession, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sessions: OneSession, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = half_of(logs, tmp_path / "logs")
-    gone = min((copy / "b" / "in").glob("@*"))
 
-    def lose(*words: object) -> object:
-        if gone.exists():
-            os.rename(gone, tmp_path / "gone")
-        return cut(*words)  # type: ignore[arg-type]
+    def lose(*given: Any) -> object:
+        found = find_streams(*given)
+        os.rename(copy / "b" / "in", tmp_path / "gone")
+        return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(batch, "cut", lose)
-        found = run(Order(str(copy), str(tmp_path / "lake"), settings=ALWAYS_SPARK), OneSession(spark))
+        patch.setattr(build_module, "find_streams", lose)
+        found = run(copy, tmp_path / "lake", sessions)
     (warning,) = found.warnings
     assert warning.startswith("queue in of host b is left as it was: ") and "no such file" in warning
     assert found.streams == 3
-    os.rename(tmp_path / "gone", gone)
-    assert run(Order(str(copy), str(tmp_path / "lake"), settings=ALWAYS_SPARK), OneSession(spark)).streams == 1
+    os.rename(tmp_path / "gone", copy / "b" / "in")
+    assert run(copy, tmp_path / "lake", sessions).streams == 1
     Lake(tmp_path / "whole").build(copy)
-    same(tmp_path / "whole", tmp_path / "lake")
+    same_rows(tmp_path / "whole", tmp_path / "lake")
 
 
-def test_small_work_needs_no_spark(logs: Path, tmp_path: Path) -> None:
-    from support.spark.logs.scripted_logs import NoSpark
-
-    found = build(Order(str(logs), str(tmp_path / "lake"), compact=True, expire=100_000), NoSpark(), Progress())
-    assert found.streams == 4
+def test_trouble_of_an_executor_with_the_lake_is_told_as_the_driver_s_own(
+    sessions: OneSession, tmp_path: Path
+) -> None:
+    log, lake = GrowingLog(tmp_path / "logs" / "a" / "q"), tmp_path / "lake"
+    run(tmp_path / "logs", lake, sessions)
+    log.grow(1)
+    path = lake / open_lake(str(lake)).tables["pending"][0]
+    content = path.read_bytes()
+    path.write_bytes(b"")
+    with pytest.raises(Permanent, match=rf"^unable to read {path}: it is damaged: "):
+        run(tmp_path / "logs", lake, sessions)
+    path.write_bytes(content)
+    (lake / "tbl=messages").write_text("in the way")
+    with pytest.raises(Temporary, match=r"; it is as it was, run this again to go on$"):
+        run(tmp_path / "logs", lake, sessions)
+    (lake / "tbl=messages").unlink()
+    run(tmp_path / "logs", lake, sessions)
+    assert_exact(Lake(lake), 1)

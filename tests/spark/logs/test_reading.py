@@ -2,8 +2,11 @@
 
 import gzip
 import lzma
+import random
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO
@@ -374,6 +377,40 @@ def test_lines_behind_a_block_of_nuls_are_read_though_these_are_many(queue: Path
     found = looks.read()
     assert [line.text[-26 - 9 :].lstrip(b"\0") for line in found] == [line[:-1] for line in lines]
     assert not any(line.torn for line in found) and len(found[1].text) < 100
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_logger_writes_and_rotates_and_another_compresses_meanwhile_is_read_once_in_order(
+    queue: Path, looks: Looks, seed: int
+) -> None:
+    lines = log(0, 3000)
+
+    def work() -> None:
+        rng, last = random.Random(seed), 0
+        for at, line in enumerate(lines):
+            with open(queue / "current", "ab", buffering=0) as current:
+                cut = rng.randrange(len(line))
+                current.write(line[:cut])
+                current.write(line[cut:])
+            if rng.random() < 0.03:
+                (queue / "current").rename(queue / name(at, "u"))
+                (queue / name(at, "u")).rename(queue / name(at))
+                if last and rng.random() < 0.5:
+                    (queue / name(last, "s.gz")).write_bytes(gzip.compress((queue / name(last)).read_bytes()))
+                    (queue / name(last)).unlink()
+                last = at
+
+    found = []
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work)
+        while not working.done():
+            # As a build that found new names time and again: the stream stays as it was.
+            with suppress(FileNotFoundError):
+                found += looks.read()
+            assert looks.warnings == []
+        working.result()
+    found += looks.read()
+    assert numbers([line.text[26:] for line in found]) == list(range(3000)) and not any(line.torn for line in found)
 
 
 @pytest.mark.parametrize("moment", range(1, 30))

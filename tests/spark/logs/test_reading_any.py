@@ -37,6 +37,7 @@ def logs(draw: st.DrawFn) -> list[tuple[int, bytes]]:
     return lines
 
 
+@pytest.mark.timeout(1200)
 @example(
     [(BEGIN, f"{stamp(BEGIN)} new msg 5\n".encode())],
     [("write", 2), ("rotate", "s"), ("write", 1), ("rotate", "u"), ("write", 1), ("build",), ("finish", "gz")],
@@ -47,7 +48,7 @@ def logs(draw: st.DrawFn) -> list[tuple[int, bytes]]:
     [("write", 27), ("rotate", "s"), ("write", 1), ("build",), ("rotate", "s"), ("write", 1), ("rotate", "s")],
     64,
 )
-@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=amount(300, 20_000))
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=amount(300, 5_000))
 @given(logs(), WAYS, st.sampled_from((64, 700, 1 << 22)))
 def test_a_log_is_read_as_in_one_pass(
     lines: list[tuple[int, bytes]], steps: Sequence[Step], size: int

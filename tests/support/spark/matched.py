@@ -14,8 +14,6 @@ from spark.match import Matcher, State
 from spark.match.lines import Lines
 from spark.match.rows import NAMES, Rows
 from spark.tables.arrow import ARROW
-from support.spark.logs.log_files import Files
-from support.spark.logs.log_reference import whole_lines
 from support.spark.logs.log_rows import DeliveryRow, IntervalRow, MessageRow, QuarantineRow, Truth
 
 ROW = TypeVar("ROW", MessageRow, DeliveryRow, IntervalRow)
@@ -132,14 +130,3 @@ def check(row: dict[str, Any]) -> None:
     ends = [row[name] for name in ("done_ns", "start_ns", "at_ns", "time_ns") if row.get(name) is not None]
     if "date" in row:
         assert row["date"] == (datetime.fromtimestamp(ends[0] // 10**9, UTC).date() if ends else None), row
-
-
-def match_files(files: Files, host: str = HOST, queue: str = QUEUE) -> Truth:
-    """Return the tables of a stream's files, in one pass."""
-    return match_lines(list(whole_lines(files)), host, queue)
-
-
-def match_lines(lines: Sequence[Line], host: str = HOST, queue: str = QUEUE, size: int = 1 << 30) -> Truth:
-    stream = Stream(host, queue)
-    stream.match(lines, size)
-    return stream.truth()

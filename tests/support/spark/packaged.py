@@ -10,9 +10,12 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-# What executors need, and what that needs itself.
-_LIBRARIES = ("arro3", "deltalake", "deprecated", "numpy", "numpy.libs", "pyarrow", "pyarrow.libs", "wrapt")
-# Parts of numpy and pyarrow that our code does not load.
+# What `pip install --target libraries numpy pandas pyarrow deltalake` makes; not all of it is there in each version.
+LIBRARIES = (
+    *("numpy", "numpy.libs", "pyarrow", "pyarrow.libs", "pandas", "pandas.libs", "dateutil", "pytz", "six.py"),
+    *("tzdata", "deltalake", "arro3", "deprecated", "wrapt", "typing_extensions.py"),
+)
+# Parts of the packages that our code does not load.
 _UNUSED = re.compile(r"/(tests|include|__pycache__)$")
 # bin/queue-report, which spark-submit takes only under a name that ends in .py; and it says where its code is from.
 MAIN = """
@@ -44,7 +47,7 @@ def pack_libraries(top: Path) -> Path:
     """
     libraries, archive = Path(sysconfig.get_path("purelib")), top / "libraries.tar"
     with tarfile.open(archive, "w") as made:
-        for name in _LIBRARIES:
+        for name in LIBRARIES:
             if (libraries / name).exists():
                 made.add(libraries / name, name, filter=lambda found: None if _UNUSED.search(found.name) else found)
     return archive

@@ -10,14 +10,13 @@ from typing import Self
 import psutil
 import pyspark
 
-from spark.lake.build import DRIVER_SETTING
 from spark.runtime.java import choose_java
 from support.processes.suite import wait_until
 
 SPARK = Path(pyspark.__file__).parent
 # Java takes seconds to start, and more on a busy machine.
 PATIENCE = 90.0
-# A little work, for which Java's better compiler never pays, and which the driver would do itself.
+# A little work, for which Java's better compiler never pays.
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
     "spark.driver.memory": "512m",
@@ -25,7 +24,6 @@ SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": _QUICK,
     "spark.sql.shuffle.partitions": "2",
-    DRIVER_SETTING: "0",
 }
 
 
