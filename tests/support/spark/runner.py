@@ -2,8 +2,13 @@
 
 import pickle
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from spark.runtime.executors import cores, run_tasks
 from spark.runtime.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class InProcess:
@@ -32,3 +37,24 @@ class InProcess:
         self.ran += 1
         sent: Callable[[bytes], bytes] = pickle.loads(pickle.dumps(work))
         return [sent(one) for one in given]
+
+
+class OneSession(InProcess):
+    """Runs tasks in the tests' session of Spark. stages: of Spark's, by build."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        super().__init__()
+        self._spark = spark
+        self.stages: list[int] = []
+
+    def cores(self) -> int:
+        return cores(self._spark)
+
+    def run(self, work: Callable[[bytes], bytes], given: Sequence[bytes], progress: Progress) -> list[bytes]:
+        self.ran += 1
+        tracker = self._spark.sparkContext.statusTracker()
+        before = set(tracker.getJobIdsForGroup(None))
+        done = run_tasks(self._spark, work, given)
+        jobs = [tracker.getJobInfo(job) for job in set(tracker.getJobIdsForGroup(None)) - before]
+        self.stages.append(sum(len(job.stageIds) for job in jobs if job is not None and job.status == "SUCCEEDED"))
+        return done
