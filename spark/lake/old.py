@@ -14,9 +14,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from queue_base.errors import Permanent
+from queue_base.errors import Failure, Permanent
 from spark.lake.data_files import RowWriter, read_rows
-from spark.lake.lake import OLD_MANIFESTS, Lake
+from spark.lake.lake import OLD_MANIFESTS, Conflict, Lake, Unsettled, open_lake
 from spark.logs.reading import old_head
 from spark.match.rows import fill
 from spark.runtime.files import LocalFiles
@@ -24,7 +24,7 @@ from spark.tables.arrow import ARROW
 from spark.tables.columns import COLUMNS
 
 # What such a lake has beside its tables.
-_BESIDE = (OLD_MANIFESTS, "_batch", "_lock")
+_BESIDE = ("_batch", "_lock", OLD_MANIFESTS)
 
 
 def take_over(lake: Lake, phase: Callable[[str], None]) -> Lake:
@@ -36,26 +36,41 @@ def take_over(lake: Lake, phase: Callable[[str], None]) -> Lake:
         return lake
     if lake.number == 0:
         phase("taking over a lake of the form before")
-        manifest = _read_manifest(lake)
         writer = RowWriter(lake.files, datetime.now(UTC).date())
-        for table in COLUMNS:
-            for path in manifest["tables"].get(table, ()):
-                for batch in _read_rows(lake, table, path).to_batches():
-                    writer.add({table: batch})
-        for stream, state in manifest["state"].items():
-            host, _, queue = stream.partition("/")
-            kept = json.dumps(_state_of(state) | {"counts": manifest["counts"].get(stream, {})}, separators=(",", ":"))
-            writer.add({"streams": fill("streams", {"state": [kept]}, {"host": host, "queue": queue}, 1)})
-        lake = lake.commit(writer.close(), [], "took over a lake of the form before")
+        try:
+            _write_rows(lake, writer)
+            lake = lake.commit(writer.close(), [], "took over a lake of the form before")
+        except Unsettled:
+            raise
+        except (Conflict, Failure, OSError) as error:
+            writer.undo()
+            if open_lake(lake.uri, lake.files.store).number:
+                # Another build has done it, and removes what was to be read.
+                raise Conflict from error
+            raise
     if isinstance(lake.files, LocalFiles):
-        # The table `lines` and others have directories of their names.
+        # The table `lines` and others have directories of their names. What tells that there is such a lake goes last.
         for name in (*COLUMNS, *_BESIDE):
             path = os.path.join(lake.files.root, name)
-            if os.path.isdir(path):
+            try:
                 shutil.rmtree(path)
-            else:
+            except FileNotFoundError:
+                continue
+            except NotADirectoryError:
                 lake.files.remove(name)
     return lake
+
+
+def _write_rows(lake: Lake, writer: RowWriter) -> None:
+    manifest = _read_manifest(lake)
+    for table in COLUMNS:
+        for path in manifest["tables"].get(table, ()):
+            for batch in _read_rows(lake, table, path).to_batches():
+                writer.add({table: batch})
+    for stream, state in manifest["state"].items():
+        host, _, queue = stream.partition("/")
+        kept = json.dumps(_state_of(state) | {"counts": manifest["counts"].get(stream, {})}, separators=(",", ":"))
+        writer.add({"streams": fill("streams", {"state": [kept]}, {"host": host, "queue": queue}, 1)})
 
 
 def _read_manifest(lake: Lake) -> dict[str, Any]:

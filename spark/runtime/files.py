@@ -181,8 +181,11 @@ class StoreFiles:
             return content
 
     def write(self, path: str, content: bytes | memoryview) -> None:
-        with _plain(path), self._files().open_output_stream(path) as file:
+        with _plain(path):
+            # Not by way of pyarrow, which hands over a Buffer of its own, where delta-rs takes bytes alone.
+            file = self._files().handler._handler.open_output_stream(path, None)
             file.write(bytes(content))
+            file.close()
 
     def remove(self, path: str) -> None:
         with _plain(path):

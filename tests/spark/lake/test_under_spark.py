@@ -2,7 +2,6 @@
 
 import os
 import random
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,37 +13,15 @@ from spark.lake import build as build_module
 from spark.lake.build import Order, Summary, build
 from spark.lake.lake import open_lake
 from spark.logs.streams import find_streams
-from spark.runtime.executors import cores, run_on_executors
 from spark.runtime.progress import Progress
 from support.spark.frozen_tables import compare, groups, unpack_trees
 from support.spark.logs.growing_log import GrowingLog, assert_exact, same_rows
 from support.spark.logs.log_files import damage, rotated, write_files
 from support.spark.logs.log_lake import Lake
 from support.spark.logs.log_world import World
-from support.spark.runner import InProcess, Result, Task
+from support.spark.runner import OneSession
 
 pytestmark = pytest.mark.together
-
-
-class OneSession(InProcess):
-    """Runs tasks in the tests' session of Spark. stages: of Spark's, by build."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        super().__init__()
-        self._spark = spark
-        self.stages: list[int] = []
-
-    def cores(self) -> int:
-        return cores(self._spark)
-
-    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress) -> list[Result]:
-        self.ran += 1
-        tracker = self._spark.sparkContext.statusTracker()
-        before = set(tracker.getJobIdsForGroup(None))
-        done = list(run_on_executors(self._spark, work, tasks))
-        jobs = [tracker.getJobInfo(job) for job in set(tracker.getJobIdsForGroup(None)) - before]
-        self.stages.append(sum(len(job.stageIds) for job in jobs if job is not None and job.status == "SUCCEEDED"))
-        return done
 
 
 @pytest.fixture
