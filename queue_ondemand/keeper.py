@@ -62,6 +62,7 @@ from queue_wire.admin.ondemand_socket import (
     RUNNING,
     STARTED,
     UNKNOWN,
+    WANTED,
     WHEN,
     RunAnswer,
     RunRequest,
@@ -115,8 +116,8 @@ TOO_OLD = b"It was stored for too long, and nobody has taken it. (#4.4.7)\n"
 class _HostRuns:
     """A host of a user that takes the mail of its domains over its own connection.
 
-    `left`: those whose run has not begun. `ended` is called with the second answer. `broken`: the connection can
-    carry no more.
+    `left`: those whose run has not begun. `ended` is called with the second answer, and with WANTED. `broken`: the
+    connection can carry no more.
     """
 
     __slots__ = ("broken", "domains", "ended", "left", "user")
@@ -459,6 +460,9 @@ class Keeper:
             answer = RunAnswer(UNKNOWN, b"not an on-demand domain with atrn")
         elif any(domain in self._reversals or self._delivers(domain) for domain in domains):
             answer = RunAnswer(RUNNING)
+            for each in {self._reversals[domain] for domain in domains if domain in self._reversals}:
+                if each.user == request.user:
+                    each.ended(RunAnswer(WANTED))
         elif not stored:
             answer = RunAnswer(LATER if kept else EMPTY, ON_HOLD if kept else b"")
         elif self.leaving or any(domain in self._runs for domain in stored):

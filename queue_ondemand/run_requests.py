@@ -25,6 +25,7 @@ from queue_wire.admin.ondemand_socket import (
     REQUEST_MAX,
     SOCKET,
     STARTED,
+    WANTED,
     RunAnswer,
     RunRequest,
     pack_run_answer,
@@ -125,7 +126,7 @@ class _RunConnection:
 # What answers all other requests, at once, or later by calling the function.
 Answer = Callable[[RunRequest, Callable[[RunAnswer], None]], RunAnswer | None]
 # What starts the delivery over a connection, whose descriptor it closes in any case. The function is called with the
-# second answer if the first one is `started`.
+# second answer if the first one is `started`, and with WANTED before.
 Turn = Callable[[RunRequest, int, Callable[[RunAnswer], None]], RunAnswer]
 
 
@@ -227,10 +228,11 @@ class RunRequests:
                 self._close(descriptor)
 
     def _end_turn(self, asker: _RunConnection, answer: RunAnswer) -> None:
-        """Report the end of a delivery to who has asked for it, if that is still there."""
+        """Report the end of a delivery, or WANTED, to who has asked for it, if that is still there."""
         if asker.turned and self._askers.get(asker.connection.fileno()) is asker:
-            asker.turned = False
-            asker.until = time.monotonic() + IDLE
+            if answer.word != WANTED:
+                asker.turned = False
+                asker.until = time.monotonic() + IDLE
             asker.out.put(pack_run_answer(answer))
 
     def _close(self, descriptor: int) -> None:

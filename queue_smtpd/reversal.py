@@ -32,6 +32,7 @@ from queue_wire.admin.ondemand_socket import (
     SOCKET,
     STARTED,
     UNKNOWN,
+    WANTED,
     RunRequest,
 )
 from queue_wire.format_error import FormatError
@@ -118,13 +119,17 @@ class Reversal:
         user: bytes,
         say: Callable[[bytes], None],
         regulate: Callable[[], None],
+        wanted: Callable[[], None],
     ) -> None:
-        """`queues` are their paths; `client` is the client's address, `user` who has authenticated."""
+        """`queues` are their paths; `client` is the client's address, `user` who has authenticated. `wanted` is called
+        when that user asks for the mail on another connection, in whatever process.
+        """
         self.finished = False
         self._queues = list(queues)
         self._request = RunRequest(ATRN, b",".join(domains), client.encode("ascii", "replace"), user)
         self._say = say
         self._regulate = regulate
+        self._wanted = wanted
         self._current: tuple[QueueRequest, _QueueChannel] | None = None
         self._held = False
         # The client has said something after QUIT, or is gone.
@@ -225,15 +230,25 @@ class Reversal:
         """Wait until a queue has delivered what it has; return whether the client can take more."""
         assert self._current is not None
         request, channel = self._current
+        second = asyncio.ensure_future(self._second_answer(request))
+        # If it fails before the end, that is seen then.
+        second.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         try:
             await channel.ended.wait()
             if self._lost:
                 return False
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await request.answer() == CLEAN and not self._lost
+                return await second == CLEAN and not self._lost
         except (OSError, FormatError, EOFError):
             return False
         finally:
+            second.cancel()
             self._current = None
             channel.close()
             request.close()
+
+    async def _second_answer(self, request: QueueRequest) -> bytes:
+        """Return the word of the answer at the end. Raises OSError, EOFError, FormatError."""
+        while (word := await request.answer()) == WANTED:
+            self._wanted()
+        return word

@@ -79,9 +79,9 @@ _LOOKED_AT = 20
 # Seconds in which nothing passes between a client and queue-ondemand. The latter has a limit for each reply.
 SILENT_SECONDS = 900.0
 # Seconds in which nothing passes, after which the client gives way to another one of the same user that asks for mail,
-# and how often that one looks, half a second apart, whether queue-ondemand has noticed.
+# and how often that one looks, half a second apart, whether it does.
 IDLE_SECONDS = 60.0
-_LOOKS = 20
+_LOOKS = 6
 # Seconds after which a client that is gone is noticed, if it takes its mail: it cannot ask again before.
 GONE_SECONDS = 120
 # Seconds for the TLS handshake.
@@ -188,13 +188,6 @@ class OpenConnections:
                 connection.end(replies.SERVER_BUSY, "no AUTH", now)
                 return True
         return False
-
-    def end_idle_turns(self, user: bytes, now: float) -> bool:
-        """End the connections over which a user takes mail, and nothing passes; return whether there were any."""
-        idle = [each for each in self._open if each.takes_mail_of(user) and each.idle(now) >= IDLE_SECONDS]
-        for connection in idle:
-            connection.end(replies.SERVER_BUSY, "ATRN failed", now)
-        return bool(idle)
 
     def run(self, now: float) -> None:
         """End what is too late. Call it every few seconds."""
@@ -349,14 +342,6 @@ class SmtpConnection:
     def proven(self) -> bool:
         """Whether its client has authenticated, or may relay without."""
         return self._session.trusted
-
-    def takes_mail_of(self, user: bytes) -> bool:
-        """Return whether its client is the server, and takes the mail of a user."""
-        return self._session.reversed and self._session.user == user
-
-    def idle(self, now: float) -> float:
-        """Return for how many seconds nothing has passed between its client and queue-ondemand."""
-        return now - (self._deadline - SILENT_SECONDS)
 
     def state(self) -> str:
         """Return what the session is doing, one of STATES."""
@@ -781,10 +766,12 @@ class SmtpConnection:
         """Answer ATRN; if there is mail, pass it on until all of it is delivered, or the client is gone."""
         queues = [one.queue for one in self._open.links.home.each()]
         client = self._address, self._session.user
-        # A client that was cut off asks again before its old connection is known to be gone.
-        looks = _LOOKS if self._open.end_idle_turns(self._session.user, time.monotonic()) else 0
+        # A client that was cut off asks again before its old connection is known to be gone, which gives way now.
+        looks = _LOOKS
         while True:
-            reversal = self._reversal = Reversal(queues, domains, *client, self._say_for_queue, self._regulate)
+            reversal = self._reversal = Reversal(
+                queues, domains, *client, self._say_for_queue, self._regulate, self._give_way
+            )
             reply = await reversal.begin()
             if reply != replies.TURN_BUSY or not looks or self._session.over:
                 break
@@ -807,6 +794,12 @@ class SmtpConnection:
         clean = await reversal.run()
         self._asking = None
         self._end_turn(clean, time.monotonic())
+
+    def _give_way(self) -> None:
+        """End the connection if nothing has passed: its user asks for the mail on another one."""
+        now = time.monotonic()
+        if self._session.reversed and now - (self._deadline - SILENT_SECONDS) >= IDLE_SECONDS:
+            self.end(replies.SERVER_BUSY, "ATRN failed", now)
 
     def _say_for_queue(self, data: bytes) -> None:
         """Say what queue-ondemand says."""

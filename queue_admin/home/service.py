@@ -11,9 +11,11 @@ import subprocess
 from typing import NamedTuple
 
 from queue_admin.home.maker import Maker
-from queue_admin.home.systemd_units import UnitFacts, unit_name, units
+from queue_admin.home.systemd_units import UnitFacts, command_unit, unit_name, units
 from queue_admin.home.tree import Tree, unable_to
-from queue_base.accounts import Owner
+from queue_admin.system_accounts import account_uid, group_gid, myself
+from queue_base.accounts import QUEUE_ACCOUNT, Owner
+from queue_base.daemon.processes import program_path
 from queue_base.daemon.supervisor import DESCRIPTOR
 from queue_base.durable import Commit
 from queue_base.errors import Permanent, complain
@@ -44,12 +46,16 @@ INTAKE = "intake"
 _PATH = "/usr/sbin:/sbin:/usr/bin:/bin:/usr/local/sbin:/usr/local/bin:/command"
 
 
+# The group whose members may read logs, on Debian and others.
+LOG_GROUP = "adm"
+
+
 class Service(NamedTuple):
-    """A service. `start` is the path of queue-start, or with `smtpd` of queue-smtpd.
+    """A service. `start` is the path of queue-start, with `smtpd` of queue-smtpd, or with `words` of queuectl.
 
     `log` is the directory of the log, `account` the account that the logger runs as (None: the one that starts it), and
     `log_owner` its ids, with the group that may read the log. `part` is the name of the queue whose daemons it starts,
-    or INTAKE, if the home has several queues.
+    or INTAKE, if the home has several queues. `words` are the command of queuectl, with its options.
     """
 
     home: Home
@@ -59,6 +65,12 @@ class Service(NamedTuple):
     log_owner: Owner
     smtpd: bool = False
     part: str = ""
+    words: tuple[str, ...] = ()
+
+    @property
+    def notifies(self) -> bool:
+        """Whether it says when it is ready."""
+        return self.part != INTAKE and not self.words
 
 
 def part_options(part: str) -> list[str]:
@@ -68,16 +80,16 @@ def part_options(part: str) -> list[str]:
     return ["--queue", part] if part else []
 
 
-def run_script(home: Home, start: str, kind: str = DAEMONTOOLS, smtpd: bool = False, part: str = "") -> bytes:
-    """Return the script `run`, which execs the program `start` with QUEUE_HOME set and stderr sent to the log.
+def run_script(service: Service, kind: str = DAEMONTOOLS) -> bytes:
+    """Return the script `run`, which execs the program with QUEUE_HOME set and stderr sent to the log.
 
     queue-smtpd would serve descriptor 0 alone if that were a connection, so it gets /dev/null.
     """
-    words = [f"QUEUE_HOME={shlex.quote(home.path)}"]
-    if kind == S6 and part != INTAKE:
+    words = [f"QUEUE_HOME={shlex.quote(service.home.path)}"]
+    if kind == S6 and service.notifies:
         words.append(f"{DESCRIPTOR}={_NOTIFICATION}")
-    start = " ".join([shlex.quote(start), *part_options(part)])
-    line = f"exec env {' '.join(words)} {start}{' </dev/null' if smtpd else ''}"
+    start = shlex.join([service.start, *part_options(service.part), *service.words])
+    line = f"exec env {' '.join(words)} {start}{' </dev/null' if service.smtpd else ''}"
     return f"#!/bin/sh\nexec 2>&1\n{line}\n".encode()
 
 
@@ -97,9 +109,9 @@ def write_service(service: Service, directory: str, kind: str, top: Owner, force
     made = _make_log(service, maker.commit)
     scripts = [
         ("log/run", log_script(service.account, service.log, WEEK, LOGGERS[kind]), 0o755),
-        ("run", run_script(service.home, service.start, kind, service.smtpd, service.part), 0o755),
+        ("run", run_script(service, kind), 0o755),
     ]
-    if kind == S6 and service.part != INTAKE:
+    if kind == S6 and service.notifies:
         scripts.append(("notification-fd", b"%d\n" % _NOTIFICATION, 0o644))
     # In a directory that an interrupted run left, scripts are replaced.
     for script, text, mode in scripts:
@@ -114,7 +126,20 @@ def write_service(service: Service, directory: str, kind: str, top: Owner, force
 
 
 def write_units(service: Service, directory: str, top: Owner, force: bool) -> list[str]:
-    """Write the units for systemd into a directory; return the paths written. Raises Permanent, Temporary."""
+    """Write the units for systemd into a directory; return the paths written. Raises Permanent, Temporary.
+
+    That of a command of queuectl is one alone: it logs only how it begins and ends, which the journal has.
+    """
+    if service.words:
+        maker = Maker(top)
+        maker.directory(directory, 0o755)
+        command = [service.start, "--home", service.home.path, *part_options(service.part), *service.words]
+        system = service.account is not None
+        name, text = command_unit(service.words[0], service.home.path, service.part, command, system)
+        _write(maker, f"{directory}/{name}", text, 0o644, force)
+        with unable_to("sync", directory):
+            maker.commit.sync()
+        return maker.made
     logger = _find_logger()
     facts = UnitFacts(
         unit_name(service.home.path, service.smtpd) + (f"-{service.part}" if service.part else ""), service.home.path,
@@ -172,3 +197,42 @@ def _write(maker: Maker, path: str, text: bytes, mode: int, force: bool) -> None
             complain("queuectl", f"warning: {path} differs and stays as it is; --force replaces it")
             return
     maker.replace(path, text, mode)
+
+
+def find_service(
+    home: Home, owner: Owner, log: str | None, *, smtpd: bool = False, part: str = "", words: tuple[str, ...] = ()
+) -> Service:
+    """Return the service of queue-start, of queue-smtpd, or of a command of queuectl whose words these are.
+
+    It logs to a directory (None: the default). `part` is one of several queues, or INTAKE. Raises Permanent.
+    """
+    logger, log_owner = _log_account(home, owner)
+    kind = "smtpd" if smtpd else words[0] if words else ""
+    directory = os.path.abspath(log) if log else _log_directory(home, logger) + (f"-{kind}" if kind else "")
+    directory += f"-{part}" if part else ""
+    start = _program("queue-smtpd" if smtpd else "queuectl" if words else "queue-start")
+    return Service(home, start, directory, logger, log_owner, smtpd, part, words)
+
+
+def _program(name: str) -> str:
+    """Return the path of a program of the suite, next to queuectl or on PATH. Raises Permanent."""
+    beside = program_path(name)
+    found = beside if os.access(beside, os.X_OK) else shutil.which(name)
+    if found is None:
+        raise Permanent(f"unable to find {name}: it is neither at {beside} nor on PATH; install the whole suite")
+    return os.path.abspath(found)
+
+
+def _log_directory(home: Home, account: str | None) -> str:
+    """Return the default directory of the log: below /var/log if the system's account writes it, else in the home."""
+    return f"{home.path}/log" if account is None else f"/var/log/{os.path.basename(home.path.rstrip('/')) or 'queue'}"
+
+
+def _log_account(home: Home, owner: Owner) -> tuple[str | None, Owner]:
+    """Return the account for the logger (None: the one that starts it) and its ids. Raises Permanent."""
+    me = myself()
+    if owner.uid == me.uid:
+        return None, me
+    if owner.uid == account_uid(QUEUE_ACCOUNT):
+        return QUEUE_ACCOUNT, Owner(owner.uid, group_gid(LOG_GROUP) or owner.gid)
+    raise Permanent(f"unable to write a service: {home.owned} belongs to uid {owner.uid}; let that user make it")

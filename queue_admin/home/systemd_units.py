@@ -173,6 +173,20 @@ PipeSize=1M
 [Install]
 WantedBy=sockets.target
 """
+_COMMAND = """\
+[Unit]
+Description=queuectl {name}, for the mail queue in {home}
+After=network-online.target
+
+[Service]
+ExecStart={command}
+Restart=always
+RestartSec=1
+RestartPreventExitStatus=100
+
+[Install]
+WantedBy={target}
+"""
 
 
 class UnitFacts(NamedTuple):
@@ -219,6 +233,16 @@ def units(facts: UnitFacts) -> dict[str, bytes]:
         f"{name}-log.socket": _SOCKET.format(what=what, fifo=fifo),
     }  # fmt: skip
     return {file: text.encode("utf-8", "surrogateescape") for file, text in texts.items()}
+
+
+def command_unit(name: str, home: str, part: str, command: Sequence[str], system: bool) -> tuple[str, bytes]:
+    """Return the file name and contents of the unit of a command of queuectl; `system`: not a user's own."""
+    text = _COMMAND.format(
+        name=name, home=_escaped(home), command=_command(command),
+        target="multi-user.target" if system else "default.target",
+    )  # fmt: skip
+    unit = unit_name(home).replace("queue-suite", f"queue-{name}", 1) + (f"-{part}" if part else "")
+    return f"{unit}.service", text.encode("utf-8", "surrogateescape")
 
 
 def unit_name(home: str, smtpd: bool = False) -> str:

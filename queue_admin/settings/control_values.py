@@ -1,6 +1,6 @@
 """The control files as `queuectl config` shows them: what is in force, the default, and where the value comes from."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from queue_admin.messages.admin_client import QUERY_WAIT, connect
@@ -107,13 +107,20 @@ def running_in(response: Response) -> Running:
     return found
 
 
-def read_settings(home: Home, running: Running, names: Iterable[str] = ()) -> Iterator[Setting]:
+def read_settings(
+    home: Home, running: Running, names: Iterable[str], warn: Callable[[str], None]
+) -> Iterator[Setting]:
     """Yield the settings of these control files, or of all if no names are given.
 
-    Raises Temporary if queue-remote cannot be asked what can be used.
+    If queue-remote cannot be asked what can be used, that is said to `warn`.
     """
     wanted = set(names) or BY_NAME.keys()
-    faults = {fault.name: fault.text() for fault in find_unusable(home, wanted)}
+    faults = {}
+    try:
+        for fault in find_unusable(home, wanted):
+            faults[fault.name] = fault.text()
+    except Temporary as error:
+        warn(str(error))
     try:
         host = unpack_line(read_control(home, "me") or b"").decode("ascii", "backslashreplace")
     except Temporary:

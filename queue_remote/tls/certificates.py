@@ -12,9 +12,13 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.x509.oid import NameOID
 from OpenSSL import crypto
 
+# Certificates of a chain that are looked at. The server's own is the first, its CAs follow.
+CHAIN_MAX = 10
+_RSA_BITS_MAX, _RSA_EXPONENT_BITS_MAX = 8192, 32
 # What cryptography raises for a malformed certificate.
 BROKEN = (
     ValueError,
@@ -61,14 +65,30 @@ def chain_objection(chain: list[bytes], store: crypto.X509Store) -> str | None:
     """Return why the chain does not verify against the store (signatures, dates, CAs), None if it does."""
     if not chain:
         return "no certificate"
+    chain = chain[:CHAIN_MAX]
     try:
+        if any(_is_costly(x509.load_der_x509_certificate(certificate).public_key()) for certificate in chain):
+            return "a certificate has a key whose use costs too much"
         own, *others = [_parsed(certificate) for certificate in chain]
         crypto.X509StoreContext(store, own, others).verify_certificate()
     except crypto.X509StoreContextError as error:
         return str(error)
-    except ValueError as error:
+    except BROKEN as error:
         return f"broken certificate: {error}"
     return None
+
+
+def _is_costly(key: object) -> bool:
+    """Return whether a signature by a key takes a millisecond to verify, or may.
+
+    The event loop verifies those of a whole chain. OpenSSL takes RSA keys of up to 16,384 bits, with exponents of 64
+    bits, or of 3,072 bits in keys of that size; DSA keys of 10,000 bits; and any elliptic curve.
+    """
+    if isinstance(key, rsa.RSAPublicKey):
+        return key.key_size > _RSA_BITS_MAX or key.public_numbers().e.bit_length() > _RSA_EXPONENT_BITS_MAX
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return not isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1 | ec.SECP521R1)
+    return not isinstance(key, ed25519.Ed25519PublicKey | ed448.Ed448PublicKey)
 
 
 def name_objection(certificate: bytes, names: list[bytes], common_name: bool = False) -> str | None:

@@ -14,13 +14,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from queue_remote.route.order import Target
 from queue_remote.route.resolver import Resolver
-from queue_remote.tls.certificates import BROKEN, anchored_store, chain_objection, name_objection
+from queue_remote.tls.certificates import BROKEN, CHAIN_MAX, anchored_store, chain_objection, name_objection
 
 CA, OWN = 2, 3
 WHOLE, KEY = 0, 1
 FULL, SHA256, SHA512 = 0, 1, 2
-# Certificates of a chain that are looked at. The server's own is the first, its CAs follow.
-CHAIN_MAX = 20
 # Records that texts name.
 _SHOWN = 3
 _DIGEST_BYTES = {SHA256: 32, SHA512: 64}

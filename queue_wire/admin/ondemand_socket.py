@@ -30,7 +30,8 @@ domain. Any number of requests on a connection, one after the other. The answers
 
 `started` to `atrn` is followed by another answer when all that can be delivered has been: `clean` if the connection
 can carry more, since its server waits for a command; `broken` if it cannot. The descriptor is closed before. Nothing
-else may be asked meanwhile.
+else may be asked meanwhile. Each time that the user asks on another connection, which is told `running`, `wanted` comes
+before it: who has the connection ends it if nothing passes.
 
 `orders`, `holds` and `when` are answered with `running` if there is a run of the domain, `empty` if nothing is stored,
 `unknown` if the domain has no line in control/ondemand any more, or `later` with the seconds until the next probe,
@@ -66,9 +67,10 @@ LATER = b"later"
 UNKNOWN = b"unknown"
 CLEAN = b"clean"
 BROKEN = b"broken"
+WANTED = b"wanted"
 ON_HOLD = b"on hold"
 NO_LINE = b"no line in control/ondemand"
-WORDS = (STARTED, EMPTY, RUNNING, LATER, UNKNOWN, CLEAN, BROKEN)
+WORDS = (STARTED, EMPTY, RUNNING, LATER, UNKNOWN, CLEAN, BROKEN, WANTED)
 
 
 class RequeuedMessage(NamedTuple):

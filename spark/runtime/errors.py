@@ -23,7 +23,7 @@ OUT_OF_MEMORY = "Java is out of memory (--conf spark.driver.memory=4g gives it m
 # Exceptions whose text needs no name before it.
 TELLING = ("AnalysisException", "FileNotFoundException", "IOException", "SparkException", "SparkRuntimeException")
 # What Python says of an exception after its stack; and the names of Java's exceptions, with the text of each.
-_PYTHON = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)", re.MULTILINE)
+_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)", re.MULTILINE)
 _CAUSE = re.compile(r"^(?:Caused )?(?:by)?: (?:[a-z]\w*\.)*([A-Z]\w*)(?:: (.*))?", re.MULTILINE)
 
 

@@ -238,7 +238,8 @@ def _start(master: str | None, wanted: Mapping[str, str], make: bool) -> tuple["
     chosen |= {"spark.app.name": "queue-report", **NEEDED, **wanted}
     chosen[_DRIVER_OPTIONS] = " ".join([chosen[_DRIVER_OPTIONS], *archive.options])
     session = _begin(SparkSession.builder, SparkConf(loadDefaults=False), chosen, submitted)
-    if chosen.get("spark.master", "").startswith("local"):
+    if str(session.sparkContext.master).startswith("local"):
+        # spark-submit may have been told of a local one, too.
         session.sparkContext.pythonExec = sys.executable
     for name, value in NEEDED.items():
         session.conf.set(name, wanted.get(name, value))

@@ -1,7 +1,7 @@
 """The service directory of a resident build, for daemontools' supervise and runit's runsv, as queuectl makes its own.
 
 A new one is made under a name that begins with a dot, which svscan and runsvdir ignore, and is renamed when it is
-complete. An existing script that differs is an error, unless `force`.
+complete. An existing script that differs stays, with a warning, unless `force`.
 """
 
 import os
@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Sequence
 
 from queue_base.durable import Commit
-from queue_base.errors import Permanent, Temporary, reason
+from queue_base.errors import Permanent, Temporary, complain, reason
 from queue_base.service_log import SMALL, log_script, svlogd_config
 
 _DIRECTORIES = ("log", "log/main")
@@ -38,11 +38,14 @@ def write_service(directory: str, command: Sequence[str], force: bool) -> list[s
         if new:
             # What an interrupted run has left.
             shutil.rmtree(place, ignore_errors=True)
-        wanted = [script for script, text in scripts.items() if not _is_there(f"{place}/{script}", text)]
-        if wanted and not (new or force):
-            for script in wanted:
-                if os.path.lexists(f"{place}/{script}"):
-                    raise Permanent(f"unable to write {place}/{script}: it exists and differs; --force replaces it")
+        wanted = []
+        for script, text in scripts.items():
+            path = f"{place}/{script}"
+            if os.path.lexists(path) and not (new or force):
+                if not _is_there(path, text):
+                    complain("queue-report", f"warning: {path} differs and stays as it is; --force replaces it")
+            elif not _is_there(path, text):
+                wanted.append(script)
         commit, written = Commit(), []
         for path in (place, *(f"{place}/{each}" for each in _DIRECTORIES)):
             if not os.path.isdir(path):

@@ -1,5 +1,6 @@
 """docs/with-other-programs.md: its commands and files are run as they stand there, with Debian's packages."""
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from pages.test_pages import NO_PACKAGES, QUICK, SINK
 from support.pages.machine import Machine
 from support.pages.page import Page, Walk
-from support.tools import need, need_file
+from support.tools import missing, need, need_file
 
 # They share a machine; what one of them sets, the others do not need.
 pytestmark = [pytest.mark.together, pytest.mark.long]
@@ -191,3 +192,85 @@ def test_procmail_stores_forwards_and_refuses(site: Machine) -> None:
         chmod 3733 queue/maildrop
         mv queue/intake/other queue/intake/socket
         rm ~bob/.qmail ~bob/.procmailrc"""))
+
+
+# What every spam filter refuses (spamassassin.apache.org/gtube).
+GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
+SPAMASSASSIN = Page(
+    NAME,
+    "SpamAssassin",
+    scripts={":0 fw": "~bob/.procmailrc", "OPTIONS=": "/etc/default/spamass-milter"},
+    left={"apt-get ": NO_PACKAGES},
+    replaced={
+        "~/.qmail": "~ann/.qmail",
+        "systemctl restart spamass-milter": "/etc/init.d/spamass-milter start",
+    },
+    # Without DNS, which the machine does not have. spamd wants to know its clients' names.
+    before={
+        "echo '|condredirect": """echo ::1 localhost >>/etc/hosts
+            spamd -d -L --max-children 2 -u nobody -r /run/spamd.pid
+            su ann -c 'mkdir -p ~/spam/cur ~/spam/new ~/spam/tmp'""",
+    },
+)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
+def test_spamassassin_divides_a_user_s_mail_and_refuses_spam_at_smtp(site: Machine) -> None:
+    for command in ("spamc", "spamd", "spamass-milter", "procmail"):
+        need(command)
+    Walk(SPAMASSASSIN, site).run()
+    scan = "swaks --server 127.0.0.1:25 --local-interface 127.0.0.2 --from me@example.net --data @/run"
+    site.must(checked(f"""sed -i '1i DEFAULT=$HOME/Maildir/' ~bob/.procmailrc
+        chown bob: ~bob/.procmailrc
+        echo '|preline procmail -p' >~bob/.qmail
+        printf 'From: me@example.net\\nTo: ann@example.org\\nSubject: spam\\n\\n{GTUBE}\\n' >/run/spam
+        queue-inject -f me@example.net ann@example.org bob@example.org </run/spam
+        send me@example.net ann@example.org 'no spam'
+        send me@example.net bob@example.org 'no spam at all'
+        mail ~ann/spam spam
+        mail ~ann/Maildir 'no spam'
+        mail ~bob/Maildir 'no spam at all' | grep '^X-Spam-Status: No'
+        mail ~bob/spam spam | grep '^X-Spam-Flag: YES'
+        {scan}/spam --to ann@example.org | grep '550 5.7.1 Blocked by SpamAssassin'
+        sed 's/XJS.*/hello/;s/: spam/: scanned/' /run/spam >/run/ham
+        {scan}/ham --to bob@example.org
+        mail ~bob/Maildir scanned | grep '^X-Spam-Status: No'
+        rm ~ann/.qmail* ~bob/.qmail ~bob/.procmailrc
+        queuectl config set --unset milters
+        kill $(cat /run/spamd.pid)"""))
+
+
+MAILMAN = Page(
+    NAME,
+    "Mailman 3",
+    controls={"talk@example.org:": "localroutes"},
+    left={"apt-get ": NO_PACKAGES},
+    replaced={
+        "systemctl restart mailman3": "su -s /bin/sh list -c 'mailman -C /etc/mailman3/mailman.cfg start --force'",
+    },
+    before={
+        "systemctl restart mailman3": "install -d -o list /var/lib/mailman3 /var/log/mailman3 /run/mailman3",
+    },
+)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
+def test_mailman_takes_mail_of_a_list_by_lmtp_and_sends_it_by_smtp(site: Machine) -> None:
+    # Its package brings 60 others, so CI does not install it.
+    if not shutil.which("mailman-wrapper"):
+        missing("mailman-wrapper: apt-get install mailman3")
+    Walk(MAILMAN, site).run()
+    # Its processes take their time to start; each step here has some.
+    site.must(checked("""echo bob@example.org >/run/members
+        mailman-wrapper addmembers /run/members talk.lists.example.org"""))
+    site.must(checked("""until nc -z 127.0.0.1 8024; do sleep 0.1; done
+        rcpt talk-bounces+bob=example.org@lists.example.org | grep '250 2.1.5'
+        rcpt no-such-list@lists.example.org | grep '550 5.1.1'
+        mail ~bob/Maildir '.*Welcome.*'"""))
+    post = site.must(checked("""send bob@example.org talk@lists.example.org 'to Mailman'
+        mail ~bob/Maildir '.*to Mailman'"""))
+    assert post.startswith("Return-Path: <talk-bounces@lists.example.org>\n")
+    site.must(checked("""su -s /bin/sh list -c 'mailman -C /etc/mailman3/mailman.cfg stop'
+        queuectl config set --unset localroutes"""))

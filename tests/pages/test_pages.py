@@ -12,6 +12,7 @@ from support.tools import need
 
 pytestmark = pytest.mark.long
 NO_PACKAGES = "the machine has no network; what it would install is there"
+IN_SYSTEMD = "there is no systemd; test_systemd_parts.py has one"
 # The relay, in whose place the pages have an example.
 RELAY = "127.0.0.1:2500"
 # pip and the network are left out: the libraries are those that run the tests.
@@ -49,10 +50,10 @@ FIRST_HOUR = Page(
     left={
         "apt-get ": NO_PACKAGES,
         "PATH=/opt/queue-suite/programs:$PATH": "the package was not installed",
-        "systemctl daemon-reload": "there is no systemd",
-        "systemctl enable": "there is no systemd",
-        "systemctl status": "there is no systemd",
-        "systemctl start": "there is no systemd",
+        "systemctl daemon-reload": IN_SYSTEMD,
+        "systemctl enable": IN_SYSTEMD,
+        "systemctl status": IN_SYSTEMD,
+        "systemctl start": IN_SYSTEMD,
     },
     replaced={
         **QUICK,
@@ -133,8 +134,8 @@ SMTP_SERVER = Page(
     },
     scripts={"#!/bin/sh": "/run/tcpserver"},
     left={
-        "systemctl": "there is no systemd",
-        "queuectl init /var/queue --smtpd-service /etc/systemd/system": "there is no systemd",
+        "systemctl": IN_SYSTEMD,
+        "queuectl init /var/queue --smtpd-service /etc/systemd/system": IN_SYSTEMD,
         "fail2ban-regex": "fail2ban is not installed everywhere; tests/peers/test_fail2ban.py runs it",
     },
     replaced={
@@ -250,8 +251,8 @@ INSTALL = Page(
         "apt-get ": NO_PACKAGES,
         "packaging/deb": "tests/tools/test_deb.py makes and installs the package",
         "QUEUE_SUITE_COMPILE=1": "it takes minutes, and a compiler; tests/run --compiled",
-        "queuectl init /var/queue --service /etc/systemd/system": "tests/admin/home/ runs the units",
-        "systemctl": "there is no systemd",
+        "queuectl init /var/queue --service /etc/systemd/system": IN_SYSTEMD,
+        "systemctl": IN_SYSTEMD,
         "MANPATH=": "not every machine has man; tests/tools/test_manual.py reads the pages",
         "svc -dx": "it is for daemontools alone",
         "for file in /usr/sbin/sendmail": "/usr is read-only",

@@ -20,6 +20,7 @@ from queue_wire.admin.ondemand_socket import (
     SOCKET,
     STARTED,
     UNKNOWN,
+    WANTED,
     RunAnswer,
     pack_run_answer,
 )
@@ -57,6 +58,7 @@ class FakeQueue:
                 self.heard = await loop.sock_recv(channel, 100)
                 await loop.sock_sendall(channel, b"EHLO x\r\n")
                 stack.close()
+                connection.sendall(pack_run_answer(RunAnswer(WANTED)))
                 connection.sendall(pack_run_answer(RunAnswer(self._end)))
 
 
@@ -74,7 +76,9 @@ async def turn(queues: Sequence[FakeQueue]) -> tuple[int, bool | None, bytes]:
         if data == QUIT:
             reversal.take(b"221 bye\r\n")
 
-    reversal = Reversal([queue.path for queue in queues], [b"a.example"], "192.0.2.7", b"joe", say, lambda: None)
+    wanted: list[bool] = []
+    told = say, lambda: None, lambda: wanted.append(True)
+    reversal = Reversal([queue.path for queue in queues], [b"a.example"], "192.0.2.7", b"joe", *told)
     serving = [asyncio.ensure_future(queue.serve()) for queue in queues]
     reply = await reversal.begin()
     clean = None
@@ -84,6 +88,7 @@ async def turn(queues: Sequence[FakeQueue]) -> tuple[int, bool | None, bytes]:
     for task in serving:
         task.cancel()
     await asyncio.gather(*serving, return_exceptions=True)
+    assert len(wanted) == len([queue for queue in queues if queue.heard])
     for queue in queues:
         queue.close()
     return reply.code, clean, b"".join(said)

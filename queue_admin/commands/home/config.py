@@ -133,14 +133,18 @@ def show_settings(home: Home, names: tuple[str, ...], only_changed: bool, form: 
     if not os.path.isdir(home.control):
         raise Temporary(f"unable to read {home.control}: it is not there; queuectl init makes a home")
     running, unknown = ask_running(home)
-    settings = [each for each in read_settings(home, running, names) if each.differs or not only_changed]
+
+    def warn(text: str) -> None:
+        complain("queuectl", f"warning: {text}")
+
+    settings = [each for each in read_settings(home, running, names, warn) if each.differs or not only_changed]
     if form == "json":
         for each in settings:
             print(json.dumps(each.facts()))
     else:
         print_table(settings)
     if unknown:
-        complain("queuectl", f"warning: {unknown}")
+        warn(unknown)
 
 
 def print_table(settings: list[Setting]) -> None:

@@ -1,7 +1,6 @@
 """queuectl init: makes a home, or what is missing in one, and a service directory."""
 
 import os
-import shutil
 import socket
 
 import click
@@ -11,24 +10,19 @@ from queue_admin.home.chosen import home_of
 from queue_admin.home.create import check_split, create_home, other_names
 from queue_admin.home.daemon_accounts import check_code, choose_accounts
 from queue_admin.home.hostname import check_domain, check_host_name
-from queue_admin.home.service import DAEMONTOOLS, INTAKE, KINDS, SYSTEMD, Service, write_service
+from queue_admin.home.own_service import force_option, kind_option
+from queue_admin.home.service import INTAKE, SYSTEMD, find_service, write_service
 from queue_admin.home.tree import unable_to
 from queue_admin.system_accounts import (
-    account_uid,
     choose_owner,
     ensure_alias_account,
-    group_gid,
     myself,
     smtpd_owner,
 )
-from queue_base.accounts import QUEUE_ACCOUNT, SMTPD_ACCOUNT, Owner, make_greylist_directory
-from queue_base.daemon.processes import program_path
-from queue_base.errors import Permanent, complain
+from queue_base.accounts import SMTPD_ACCOUNT, make_greylist_directory
+from queue_base.errors import complain
 from queue_base.home import Home
 from queue_base.shell_completion import complete_directory
-
-# The group whose members may read logs, on Debian and others.
-LOG_GROUP = "adm"
 
 
 @click.command("init")
@@ -46,7 +40,7 @@ LOG_GROUP = "adm"
     "--smtpd-service", metavar="DIR", shell_complete=complete_directory,
     help="Also write a service directory, or units, for queue-smtpd here.",
 )  # fmt: skip
-@click.option("--kind", type=click.Choice(KINDS), default=DAEMONTOOLS, help="The supervisor; default daemontools.")
+@kind_option
 @click.option(
     "--log", metavar="DIR", shell_complete=complete_directory,
     help="Where the service logs; default /var/log/NAME of HOME, or HOME/log.",
@@ -55,7 +49,7 @@ LOG_GROUP = "adm"
     "--smtpd-log", metavar="DIR", shell_complete=complete_directory,
     help="Where that service logs; default /var/log/NAME-smtpd, or HOME/log-smtpd.",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace scripts and units of the service that differ.")
+@force_option
 @click.pass_context
 def command(
     context: click.Context,
@@ -124,8 +118,8 @@ def command(
                 report([where.greylist], "made")
     # With several queues each has a service, and so has the queue-intake in front.
     parts = [*([INTAKE] if where.several else []), *(one.name for one in where.each())]
-    wanted = [(service, _service(where, owner, log, False, part)) for part in parts if service]
-    wanted += [(smtpd_service, _service(where, owner, smtpd_log, True))] if smtpd_service else []
+    wanted = [(service, find_service(where, owner, log, part=part)) for part in parts if service]
+    wanted += [(smtpd_service, find_service(where, owner, smtpd_log, smtpd=True))] if smtpd_service else []
     for directory, each in wanted:
         path = os.path.abspath(directory)
         if each.part and kind != SYSTEMD:
@@ -147,39 +141,3 @@ def _default_name(home: Home) -> str | None:
     if os.path.lexists(f"{home.control}/me"):
         return None
     return check_host_name(socket.getfqdn())
-
-
-def _service(home: Home, owner: Owner, log: str | None, smtpd: bool, part: str = "") -> Service:
-    """Return the service of queue-start, or of queue-smtpd, that logs to a directory (None: the default).
-
-    `part` is one of several queues, or INTAKE. Raises Permanent.
-    """
-    logger, log_owner = _log_account(home, owner)
-    directory = os.path.abspath(log) if log else _log_directory(home, logger) + ("-smtpd" if smtpd else "")
-    directory += f"-{part}" if part else ""
-    start = _program("queue-smtpd" if smtpd else "queue-start")
-    return Service(home, start, directory, logger, log_owner, smtpd, part)
-
-
-def _program(name: str) -> str:
-    """Return the path of a program of the suite, next to queuectl or on PATH. Raises Permanent."""
-    beside = program_path(name)
-    found = beside if os.access(beside, os.X_OK) else shutil.which(name)
-    if found is None:
-        raise Permanent(f"unable to find {name}: it is neither at {beside} nor on PATH; install the whole suite")
-    return os.path.abspath(found)
-
-
-def _log_directory(home: Home, account: str | None) -> str:
-    """Return the default directory of the log: below /var/log if the system's account writes it, else in the home."""
-    return f"{home.path}/log" if account is None else f"/var/log/{os.path.basename(home.path.rstrip('/')) or 'queue'}"
-
-
-def _log_account(home: Home, owner: Owner) -> tuple[str | None, Owner]:
-    """Return the account for the logger (None: the one that starts it) and its ids. Raises Permanent."""
-    me = myself()
-    if owner.uid == me.uid:
-        return None, me
-    if owner.uid == account_uid(QUEUE_ACCOUNT):
-        return QUEUE_ACCOUNT, Owner(owner.uid, group_gid(LOG_GROUP) or owner.gid)
-    raise Permanent(f"unable to write a service: {home.owned} belongs to uid {owner.uid}; let that user make it")

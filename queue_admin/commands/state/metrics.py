@@ -6,8 +6,10 @@ from importlib.resources import files
 import click
 
 from queue_admin.home.chosen import home_of
+from queue_admin.home.own_service import own_service_options, write_own_service
 from queue_admin.messages.admin_client import may_ask_counts_alone
 from queue_admin.system_accounts import be_owner
+from queue_base.errors import Usage
 from queue_base.queue.layout import open_layout
 from queue_base.suite_version import suite_version
 
@@ -22,8 +24,17 @@ PARTS = {"dashboard": "grafana.json", "alerts": "alerts.yml"}
     help="Default prometheus, which all tools read; a scraper chooses by Accept.",
 )  # fmt: skip
 @click.option("--print", "part", type=click.Choice(list(PARTS)), help="Print the Grafana dashboard or the alert rules.")
+@own_service_options
 @click.pass_context
-def command(context: click.Context, listen: str | None, form: str, part: str | None) -> None:
+def command(
+    context: click.Context,
+    listen: str | None,
+    form: str,
+    part: str | None,
+    service: str | None,
+    kind: str,
+    force: bool,
+) -> None:
     """Print metrics of the queue and its daemons in the text format of Prometheus.
 
     queue-send is asked once for what it has counted; no message is looked at. Only the oldest age and the number of
@@ -39,6 +50,7 @@ def command(context: click.Context, listen: str | None, form: str, part: str | N
     Examples:
       queuectl metrics
       queuectl metrics --listen 127.0.0.1:9125
+      queuectl metrics --listen 127.0.0.1:9125 --service /etc/sv/queue-metrics --kind runit
       queuectl metrics --print alerts >/etc/prometheus/queue-suite.yml
     """
     if part is not None:
@@ -52,6 +64,11 @@ def command(context: click.Context, listen: str | None, form: str, part: str | N
 
     where = take_address(listen) if listen is not None else None
     home = home_of(context)
+    if service is not None:
+        if listen is None:
+            raise Usage("--service needs --listen ADDR:PORT")
+        write_own_service(home, ("metrics", "--listen", listen), service, kind, force)
+        return
     be_owner(home)
     if home.is_chosen and not may_ask_counts_alone(home):
         open_layout(home.queue)

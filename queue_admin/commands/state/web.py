@@ -5,6 +5,7 @@ import sys
 import click
 
 from queue_admin.home.chosen import home_of
+from queue_admin.home.own_service import own_service_options, write_own_service
 from queue_admin.system_accounts import be_owner
 from queue_base.queue.layout import open_layout
 
@@ -12,8 +13,11 @@ from queue_base.queue.layout import open_layout
 @click.command("web")
 @click.option("--listen", default="127.0.0.1:8080", metavar="ADDR:PORT", help="Default 127.0.0.1:8080.")
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name that it may be asked by; repeatable.")
+@own_service_options
 @click.pass_context
-def command(context: click.Context, listen: str, hosts: tuple[str, ...]) -> None:
+def command(
+    context: click.Context, listen: str, hosts: tuple[str, ...], service: str | None, kind: str, force: bool
+) -> None:
     """Show the queue and its daemons to a browser, until stopped.
 
     The page has live figures, plots of the last hours since this command started, destinations, the senders and domains
@@ -28,6 +32,7 @@ def command(context: click.Context, listen: str, hosts: tuple[str, ...]) -> None
     Examples:
       queuectl web
       queuectl web --listen 127.0.0.1:9000 --host mail.example.org
+      queuectl web --service /etc/systemd/system --kind systemd
     """
     # Imported here, because they take long to load, and before be_owner, because perhaps only root can read them.
     from queue_admin.web.page_server import PageServer, serve, take_address
@@ -35,6 +40,10 @@ def command(context: click.Context, listen: str, hosts: tuple[str, ...]) -> None
 
     where = take_address(listen)
     home = home_of(context)
+    if service is not None:
+        names = [word for host in hosts for word in ("--host", host)]
+        write_own_service(home, ("web", "--listen", listen, *names), service, kind, force)
+        return
     be_owner(home)
     if home.is_chosen:
         open_layout(home.queue)

@@ -68,7 +68,7 @@ def test_run_survives_quotes_and_spaces_and_joins_stderr_to_the_log(tmp_path: Pa
     fake.write_text('#!/bin/sh\necho "home $QUEUE_HOME"\necho trouble >&2\n')
     fake.chmod(0o755)
     script = tmp_path / "run"
-    script.write_bytes(run_script(Home("/a 'home' $x"), str(fake)))
+    script.write_bytes(run_script(Service(Home("/a 'home' $x"), str(fake), "/log", None, myself())))
     done = subprocess.run(["sh", str(script)], capture_output=True, check=True, timeout=30)
     assert (done.stdout, done.stderr) == (b"home /a 'home' $x\ntrouble\n", b"")
 

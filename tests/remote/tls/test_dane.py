@@ -1,12 +1,15 @@
 """DANE: which TLSA records count, and what they say of a host's certificates (RFC 7672)."""
 
 import hashlib
+import math
+import time
 from collections.abc import Callable
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import dsa, rsa
 
-from queue_remote.tls import dane
+from queue_remote.tls.certificates import CHAIN_MAX
 from queue_remote.tls.dane import Tlsa, objection, usable
 from support.servers.dns.authority import Certificate
 
@@ -124,5 +127,44 @@ def test_each_certificate_is_looked_at_once_however_many_records_and_certificate
     records = [Tlsa(usage, 1, 1, hashlib.sha256(b"%d" % number).digest()) for number in range(64) for usage in (2, 3)]
     chain = [OWN.der, MIDDLE.der, *[ROOT.der] * 300]
     assert objection(chain, records, HOST) == "certificate does not match the TLSA records"
-    assert len(looked) <= dane.CHAIN_MAX
+    assert len(looked) <= CHAIN_MAX
     assert objection(chain, [*records, record(2, 1, 1, MIDDLE)], HOST) is None
+
+
+def key_with_a_large_exponent() -> rsa.RSAPrivateKey:
+    """Return a key of 3,072 bits, up to which OpenSSL takes exponents of all sizes."""
+    numbers = rsa.generate_private_key(65537, 3072).private_numbers()
+    p, q = numbers.p, numbers.q
+    order, exponent = math.lcm(p - 1, q - 1), (1 << 3068) - 1
+    while math.gcd(exponent, order) > 1:
+        exponent -= 2
+    own = pow(exponent, -1, order)
+    public = rsa.RSAPublicNumbers(exponent, p * q)
+    factors = own % (p - 1), own % (q - 1), rsa.rsa_crt_iqmp(p, q)
+    return rsa.RSAPrivateNumbers(p, q, own, *factors, public).private_key()
+
+
+def chain_of(key: rsa.RSAPrivateKey | dsa.DSAPrivateKey) -> list[Certificate]:
+    """Return certificates up to a CA, the last one, that all have a key."""
+    chain = [Certificate("root", authority=True, key=key)]
+    for number in range(CHAIN_MAX - 2):
+        chain.insert(0, Certificate(f"ca {number}", chain[0], authority=True, key=key))
+    return [Certificate("mx", chain[0], names=["mx.example.net"], key=key), *chain]
+
+
+@pytest.mark.parametrize("make", [key_with_a_large_exponent, lambda: dsa.generate_private_key(3072)])
+def test_a_chain_with_keys_that_cost_much_is_refused_before_it_is_verified(
+    make: Callable[[], rsa.RSAPrivateKey | dsa.DSAPrivateKey],
+) -> None:
+    chain = chain_of(make())
+    objection(CHAIN, [record(2, 0, 1, ROOT)], HOST)  # Loads the libraries.
+    begun = time.thread_time()
+    found = objection([each.der for each in chain], [record(2, 0, 1, chain[-1])], HOST)
+    assert time.thread_time() - begun < 0.02 and found is not None and "key" in found
+
+
+def test_a_chain_with_keys_that_are_in_use_is_verified() -> None:
+    chain = chain_of(rsa.generate_private_key(65537, 4096))
+    begun = time.thread_time()
+    assert objection([each.der for each in chain], [record(2, 0, 1, chain[-1])], HOST) is None
+    assert time.thread_time() - begun < 0.02

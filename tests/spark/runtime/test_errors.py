@@ -31,6 +31,13 @@ JVM stacktrace:
 org.apache.spark.SparkException
 \tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:9)
 """
+# Of a Connect server, which says it in one text.
+SERVED = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/tmp/queue_report_code.zip/spark/runtime/executors.py", line 104, in __call__
+    result = pickle.dumps(self._work(pickle.loads(task.as_py())))
+                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+ValueError: 8 is no stream
+ SQLSTATE: 38000"""
 
 
 class ConnectError(PySparkException):
@@ -55,6 +62,7 @@ class ConnectError(PySparkException):
         (CAPTURED % "the pipe is broken", "the pipe is broken"),
         ("Job aborted\nCaused by: java.lang.OutOfMemoryError: Java heap space", "Java is out of memory (--conf spark."),
         (WORKER, "ModuleNotFoundError: No module named 'pyarrow'"),
+        (SERVED, "ValueError: 8 is no stream"),
         ("[USER_RAISED_EXCEPTION] first line\nsecond line SQLSTATE: P0001", "[USER_RAISED_EXCEPTION] first line"),
         ("Caused by: java.lang.NullPointerException\n\tat x.Y.z(Y.java:1)", "NullPointerException"),
         (" \n", "no reason given"),

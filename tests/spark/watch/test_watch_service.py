@@ -39,14 +39,17 @@ def test_run_joins_stderr_to_the_log(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == (b"watch /a b\ntrouble\n", b"")
 
 
-def test_written_again_it_changes_nothing_and_another_script_only_by_force(tmp_path: Path) -> None:
+def test_written_again_it_changes_nothing_and_another_script_only_by_force(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     service = tmp_path / "sv"
     write_service(str(service), COMMAND, force=False)
     before = snapshot(service)
     assert write_service(str(service), COMMAND, force=False) == []
     assert snapshot(service) == before
-    with pytest.raises(Permanent, match=r"/sv/run: it exists and differs; --force replaces it"):
-        write_service(str(service), [*COMMAND, "--expire", "3"], force=False)
+    assert write_service(str(service), [*COMMAND, "--expire", "3"], force=False) == []
+    why = f"warning: {service}/run differs and stays as it is; --force replaces it"
+    assert capfd.readouterr().err == f"queue-report: {why}\n"
     assert snapshot(service) == before
     assert write_service(str(service), [*COMMAND, "--expire", "3"], force=True) == [f"{service}/run"]
 

@@ -52,6 +52,7 @@ _ENQUEUE, _INJECT, _SENDMAIL = ("queue-enqueue", 8), ("queue-inject", 1), ("send
 _LOCAL, _REMOTE, _MAILDIRMAKE = ("queue-local", 8), ("queue-remote", 8), ("maildirmake", 1)
 _SUITE = ("queue-suite", 7)
 _IN_QMAIL = Part("local-delivery.md", "Programs", "PROGRAMS IN .QMAIL FILES")
+_COUNTS = Part("monitoring.md", "Counts for a monitoring account", "COUNTS FOR A MONITORING ACCOUNT")
 _FILTER = Part("sending.md", "A filter for all mail", "A FILTER FOR ALL MAIL")
 _SIGNALS = Part("operating.md", "Signals", "SIGNALS")
 
@@ -162,6 +163,8 @@ PROGRAMS: dict[str, Program] = {
         ),
         (_SEND, _QUEUECTL, _CONTROL, _LOG),
     ),
+    "qmail-qread": Program(8, "print the mail queue in the form of qmail's program", (_COUNTS,), (_QUEUECTL,)),
+    "qmail-qstat": Program(8, "count the mail queue in the form of qmail's program", (_COUNTS,), (_QUEUECTL,)),
     "preline": Program(1, "put lines before a message for a program", (_IN_QMAIL,), (_LOCAL, ("condredirect", 1))),
     "forward": Program(1, "forward a message to addresses", (_IN_QMAIL,), (_LOCAL, ("condredirect", 1))),
     "condredirect": Program(

@@ -8,10 +8,10 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from support.manual.markdown import CodeBlock, Table, blocks, section
-from support.pages.machine import Machine
+from support.pages.machine import Ran
 from support.processes.forked import BIN
 
 TOP = BIN.parent
@@ -32,6 +32,16 @@ cd - >/dev/null
 (exit $code)
 """
 _DEADLINE = 30.0
+
+
+class CommandRunner(Protocol):
+    """Where the commands are run, such as Machine."""
+
+    def run(self, command: str) -> Ran:
+        """Run a command; return its exit code and what it printed."""
+
+    def must(self, command: str) -> str:
+        """Run a command that has to succeed; return what it printed."""
 
 
 class Command(NamedTuple):
@@ -131,7 +141,7 @@ def _any(text: str) -> str:
 class Walk:
     """A page on a machine. `used` has the keys of the page's tables that were met."""
 
-    def __init__(self, page: Page, machine: Machine) -> None:
+    def __init__(self, page: Page, machine: CommandRunner) -> None:
         self._page = page
         self._machine = machine
         self._used: set[str] = set()

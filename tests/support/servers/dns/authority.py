@@ -8,11 +8,12 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import NameOID
 
 DAY = datetime.timedelta(days=1)
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | dsa.DSAPrivateKey
 
 
 class Certificate:
@@ -26,10 +27,14 @@ class Certificate:
         names: Iterable[str] = (),
         authority: bool = False,
         days: tuple[int, int] = (-1, 30),
+        key: Key | None = None,
     ) -> None:
-        """`name` is in the subject, `names` are DNS names; it is good from `days[0]` to `days[1]` days from now."""
+        """`name` is in the subject, `names` are DNS names; it is good from `days[0]` to `days[1]` days from now.
+
+        `key` is that of an elliptic curve unless it is given.
+        """
         self.issuer = issuer
-        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.key: Key = key or ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         now = datetime.datetime.now(datetime.UTC)
         signer_key = issuer.key if issuer else self.key
