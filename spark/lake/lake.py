@@ -171,7 +171,8 @@ class Lake:
             self.delta.create_checkpoint()
             self.delta.cleanup_metadata()
         except CommitFailedError as error:
-            raise Conflict from error
+            self._explain(error, [])
+            raise
         except (DeltaError, OSError) as error:
             raise as_os_error(error) from error
         return int(done["numFilesRemoved"])

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable, Field, Schema
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
+from deltalake.table import TableOptimizer
 from pyspark.sql import SparkSession
 
 from queue_base.errors import Permanent, Temporary
@@ -235,6 +236,19 @@ def test_a_version_counts_whose_answer_was_lost(
         patch.setattr(DeltaTable, "create_write_transaction", fail)
         assert Lake(lake).build(tmp_path / "logs").lines["new"] == 1
     assert_exact(Lake(lake), 2)
+
+
+def test_small_files_that_cannot_be_put_together_are_not_called_another_build(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Lake(lake).build(tmp_path / "logs")
+
+    def fail(*given: Any, **more: Any) -> None:
+        raise CommitFailedError("Generic error\n  No space left on device (os error 28)")
+
+    monkeypatch.setattr(TableOptimizer, "compact", fail)
+    with pytest.raises(Temporary, match=": no space left on device; what was new in the logs is in it, run this again"):
+        Lake(lake).build(tmp_path / "logs", compact=True)
 
 
 @pytest.mark.parametrize(
