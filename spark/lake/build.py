@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from queue_base.errors import Failure, Permanent, Temporary, reason
 from spark.lake.data_files import RowWriter, read_files, read_streams, undo
@@ -207,7 +207,7 @@ class _Build:
                     found.setdefault(stream, (logs, one))
             except (SourceError, OSError) as error:
                 if not number:
-                    raise self._trouble(error, logs) from error
+                    _raise(error, logs)
                 summary.warnings.append(f"unable to read logs {logs.root}: {_say(error, logs)}; the rest was read")
         tasks = []
         for stream, (logs, one) in found.items():
@@ -218,15 +218,6 @@ class _Build:
                 tasks.append((size, StreamTask(stream, logs, one.below, state)))
         tasks.sort(key=lambda pair: pair[0], reverse=True)
         return [task for _, task in tasks], [size for size, _ in tasks]
-
-    def _trouble(self, error: Exception, logs: Files) -> Exception:
-        if isinstance(error, SourceError):
-            return error
-        if isinstance(error, FileNotFoundError):
-            return SourceError(_say(error, logs))
-        return Temporary(
-            f"unable to read logs {logs.root}: {_say(error, logs)}; the lake is as it was, run this again to go on"
-        )
 
     def _match(self, lake: Lake, tasks: Sequence[StreamTask], sizes: Sequence[int]) -> list[TaskResult]:
         """Have Spark match the streams."""
@@ -261,6 +252,16 @@ def describe_lines(summary: Summary) -> str:
     streams = "1 queue" if summary.streams == 1 else f"{summary.streams:,} queues"
     files = "1 file" if summary.files == 1 else f"{summary.files:,} files"
     return f"{total:,} lines of {streams} ({files}, {summary.bytes / 1e6:,.1f} MB)"
+
+
+def _raise(error: Exception, logs: Files) -> NoReturn:
+    """Raise what is wrong with LOGS: SourceError where they are missing or no logs, Temporary where it may pass."""
+    if isinstance(error, SourceError):
+        raise error
+    if isinstance(error, FileNotFoundError):
+        raise SourceError(_say(error, logs)) from error
+    why = f"unable to read logs {logs.root}: {_say(error, logs)}; the lake is as it was, run this again to go on"
+    raise Temporary(why) from error
 
 
 def share(tasks: Sequence[StreamTask], sizes: Sequence[int], most: int) -> list[list[StreamTask]]:

@@ -6,6 +6,7 @@ pyspark is loaded only here and below, so that `queue-report --help` needs neith
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -228,6 +229,9 @@ def _start(master: str | None, wanted: Mapping[str, str], make: bool) -> tuple["
     else:
         master = master or DEFAULT_MASTER
         archive = use_archive(choose_java(os.environ), _jars(pyspark.__file__), os.environ, make)
+        if shutil.which("bash") is None:
+            # A supervisor may have a PATH of its own, and Spark's launcher is a script for bash.
+            os.environ["PATH"] = f"{os.environ.get('PATH', '')}:{os.defpath}"
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join([LAUNCHER_OPTIONS, *archive.small]))
     if master is not None:
         chosen["spark.master"] = master
@@ -296,9 +300,11 @@ def _is_lost_connection(error: BaseException) -> bool:
     from py4j.protocol import Py4JError, Py4JJavaError
 
     seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, (OSError, EOFError, Py4JError)) and not isinstance(seen, Py4JJavaError):
+    met: set[int] = set()
+    while seen is not None and id(seen) not in met:
+        if isinstance(seen, (ConnectionError, EOFError, Py4JError)) and not isinstance(seen, Py4JJavaError):
             return True
+        met.add(id(seen))
         seen = seen.__cause__ or seen.__context__
     return False
 
