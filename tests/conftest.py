@@ -14,8 +14,8 @@ import pytest
 
 from queue_base.home import Home
 from support.plugins import fast, rerun, run_report, saying
-from support.plugins.amount import choose_amounts
-from support.plugins.side_by_side import SideBySide, allow_time
+from support.plugins.amount import allow_time, choose_amounts
+from support.plugins.side_by_side import SideBySide
 from support.processes.forked import allow_forks
 from support.queues import homes, others
 from support.queues.home import CLASSIFYAFTER
@@ -73,6 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if after := config.getoption("--classifyafter"):
         os.environ[CLASSIFYAFTER] = after
     choose_amounts(bool(config.getoption("--exhaustive")))
+    allow_time()
     allow_forks()
     for plugin in (saying, run_report, fast, homes, others):
         config.pluginmanager.register(plugin)
@@ -82,7 +83,6 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):  # One of the processes of pytest-xdist.
         config.pluginmanager.register(SideBySide(config.workerinput["workercount"]))
-        allow_time()
     # What collection makes lives until the end: some hundred MB, which the garbage collector need not look at.
     gc.disable()
 

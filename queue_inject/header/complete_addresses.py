@@ -334,7 +334,7 @@ def _find(tokens: list[Token]) -> list[_Span]:
             words, follows, joined = [], False, False
         place += 1
     if in_group:
-        raise FormatError("a group (NAME: ADDRESSES;) without its ;")
+        raise FormatError("a group (NAME: ADDRESSES;) without its semicolon")
     _add_bare_addresses(found, words, follows)
     return found
 

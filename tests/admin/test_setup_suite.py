@@ -4,15 +4,20 @@ pip is a stand-in that notes its arguments, and the packages are those of this c
 """
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from queue_base.home import Home
 from support.processes.forked import BIN
+from support.processes.suite import Suite, wait_until
 from support.processes.wheels import make_wheels
+from support.site import mail_site
 
 # As `python3 -m venv`, with a pip of its own and the libraries of the tests.
 PYTHON = """#!{python}
@@ -61,7 +66,7 @@ class Place:
 def set_up(suite: Path, *extras: str, **variables: str) -> subprocess.CompletedProcess[str]:
     words = [str(BIN / "setup-suite"), str(suite), *extras]
     environment = {"PATH": os.defpath, "HOME": str(suite.parent.parent), **variables}
-    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=1800)
 
 
 pytestmark = pytest.mark.long
@@ -129,20 +134,56 @@ def test_the_directory_for_path_has_the_programs_and_no_python_and_they_find_one
         assert f" {programs}/queue-start\n" in (service / "run").read_text()
 
 
-def run(words: list[str], variables: Mapping[str, str]) -> str:
-    done = subprocess.run(words, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+def output(*words: str | Path) -> str:
+    done = subprocess.run(words, input="Subject: it\n\n", capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+def files(directory: Path) -> dict[Path, tuple[int, int]]:
+    """Return what shows a change of the files of an environment, but of the bytecode that its programs leave."""
+    found = [path for path in directory.rglob("*") if "__pycache__" not in path.parts]
+    return {path: (path.lstat().st_size, path.lstat().st_mtime_ns) for path in found}
+
+
+@contextmanager
+def running(suite: Path, home: Home) -> Iterator[Suite]:
+    """Run queue-start by its first line, and not under the Python of this test."""
+    with Suite(home, programs=suite / "programs", wrapper=("sh", "-c", 'shift; exec "$@"', "sh")) as found:
+        yield found
+
+
 @pytest.mark.exhaustive
-def test_pip_itself_installs_it_with_the_reports_and_a_later_run_keeps_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("extra", "module", "compiled"), [("report", "duckdb", "0"), ("spark", "pyspark", "1")])
+def test_pip_itself_installs_it_and_a_later_run_keeps_the_choice_while_the_suite_goes_on(
+    tmp_path: Path, extra: str, module: str, compiled: str
+) -> None:
     (tmp_path / "wheels").mkdir()
-    variables = make_wheels(tmp_path / "wheels", "report")
-    suite = tmp_path / "suite"
-    for extras in (("report",), ()):
-        done = set_up(suite, *extras, **variables)
-        assert done.returncode == 0, done.stderr
-        assert "queue-suite " in run([str(suite / "programs/queuectl"), "version"], {})
-        assert run([str(suite / "bin/python3"), "-c", "import duckdb; print(1)"], {}) == "1\n"
-    assert os.readlink(suite) == "suite.2"
+    variables = make_wheels(tmp_path / "wheels", extra)
+    suite, first = tmp_path / "suite", tmp_path / "suite.1"
+
+    def check() -> None:
+        assert "queue-suite " in output(suite / "programs/queuectl", "version")
+        words = f"import {module}, queue_send.peers as peers; print(peers.__file__.endswith('.so'))"
+        assert output(suite / "bin/python3", "-c", words) == f"{compiled == '1'}\n"
+        assert "build" in output(suite / "programs/queue-report", "--help")
+
+    def pass_mail(number: int) -> None:
+        output(suite / "programs/sendmail", "--home", site.home.path, "ann@me.example.org")
+        wait_until(lambda: len(site.delivered()) == number, why="the delivery")
+
+    done = set_up(suite, extra, QUEUE_SUITE_COMPILE=compiled, **variables)
+    assert done.returncode == 0, done.stderr
+    check()
+    with mail_site() as site:
+        with running(suite, site.home):
+            pass_mail(1)
+            before = files(first)
+            done = set_up(suite, **variables)
+            assert done.returncode == 0 and os.readlink(suite) == "suite.2", done.stderr
+            assert files(first) == before
+            check()
+            pass_mail(2)
+        shutil.rmtree(first)
+        with running(suite, site.home):
+            pass_mail(3)

@@ -105,6 +105,28 @@ def test_no_class_inherits_from_one_of_the_suite_of_the_other_form(setup_script:
     assert wrong == []
 
 
+def test_no_class_inherits_from_one_of_a_library(setup_script: ModuleType) -> None:
+    """pip builds without the libraries, so mypyc does not know the base class: a method that uses it crashes."""
+    wrong = []
+    for file in (file for group, _ in setup_script.groups() for file in group):
+        tree = ast.parse(Path(file).read_text())
+        found: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                found.update(name.asname or name.name for name in node.names if is_library(name.name))
+            elif isinstance(node, ast.ImportFrom) and is_library(node.module or ""):
+                found.update(name.asname or name.name for name in node.names)
+        bases = [(node.name, base) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases]
+        wrong += [f"{file}: {name}" for name, base in bases if ast.unparse(base).partition(".")[0] in found]
+    assert wrong == []
+
+
+def is_library(module: str) -> bool:
+    """Return whether a module is neither the suite's nor of the standard library."""
+    top = module.partition(".")[0]
+    return not top.startswith("queue_") and top not in sys.stdlib_module_names
+
+
 @pytest.mark.parametrize(("variable", "value"), [("CC", "/no/such/compiler"), ("CC", "no-such-compiler -O2")])
 def test_without_a_compiler_the_installation_says_what_to_install(variable: str, value: str, tmp_path: Path) -> None:
     environment = {**os.environ, "QUEUE_SUITE_COMPILE": "1", variable: value}

@@ -1,10 +1,14 @@
-"""What a test does about a tool or a right that is missing: it fails under CI, elsewhere it is skipped and says so."""
+"""What a test does about a tool or a right that is missing: it fails under CI, elsewhere it is skipped and says so.
+
+And about time: an example of hypothesis has no limit of it.
+"""
 
 import os
 import re
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from support import tools
 
@@ -65,3 +69,7 @@ def test_each_command_that_a_test_needs_has_a_package_that_ci_installs() -> None
     }
     assert len(asked) > 50
     assert [each for each in sorted(asked) if each[0] not in tools.PACKAGES and each[0] not in required] == []
+
+
+def test_no_example_of_hypothesis_fails_for_its_time_in_a_run_of_one_process_either() -> None:
+    assert settings.default is not None and settings.default.deadline is None

@@ -71,7 +71,7 @@ def test_a_list_is_completed_and_its_addresses_found(body: bytes, expected: byte
         (b"<a@b.c", "a < without its >"),
         (b"a@b.c>", "a > without its <"),
         (b"<a <b>>", "a < without its >"),
-        (b"g: a@b.c", "without its ;"),
+        (b"g: a@b.c", "without its semicolon"),
         (b"g: h: a;;", "a group inside a group"),
         (b"@b.c", "without a name before the @"),
         (b".", "without a name"),

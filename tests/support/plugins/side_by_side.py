@@ -90,12 +90,3 @@ class SideBySide:
         fcntl.flock(self._turn, fcntl.LOCK_UN)
         fcntl.flock(self._gate, fcntl.LOCK_UN)
         self._alone = False
-
-
-def allow_time() -> None:
-    """Let no example of hypothesis fail for its time, which depends on what else runs."""
-    # Imported here, because a run of one file may have no use for it.
-    from hypothesis import settings
-
-    settings.register_profile("side by side", settings.default, deadline=None)
-    settings.load_profile("side by side")

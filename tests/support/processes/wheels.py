@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 
 from support.processes.forked import BIN
 
-# What pip builds the suite with.
-BUILD = ("setuptools", "wheel")
+# What pip builds the suite with; mypy compiles it.
+BUILD = ("setuptools", "wheel", "mypy")
 
 
 def closure(wanted: list[str]) -> list[Distribution]:
