@@ -127,7 +127,12 @@ def test_a_page_that_no_engine_can_make_ends_it_at_its_start(watched: Watched, t
     assert "fatal: unable to load duckdb or pyspark: neither is installed; bin/setup-suite" in done.stderr
 
 
-@pytest.fixture(params=[Daemontools, Runit], ids=["svscan", "runsvdir"])
+# Each start of Spark takes seconds, and the supervisors differ little here.
+@pytest.fixture(
+    params=[
+        pytest.param(Daemontools, id="svscan"), pytest.param(Runit, id="runsvdir", marks=pytest.mark.exhaustive)
+    ]
+)  # fmt: skip
 def supervisor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Supervisor]:
     made: Supervisor = request.param(tmp_path)
     with made:
