@@ -232,10 +232,10 @@ def test_queuectl_destinations_shows_the_line_that_holds_and_the_relay_over_it(h
         arrived(home, send, *["one.example"] * 2, "two.example")
         assert len(jobs(send, 2)) == 2
         rows = [" ".join(line.split()) for line in order(home, "destinations").splitlines()[2:]]
-        assert rows[0].endswith(" rate next limits")
-        assert re.fullmatch(r"remote one.example alive 1 0 1 1 0 0 - 20\S+Z destinationlimits:2", rows[1])
-        assert re.fullmatch(rf"remote {RELAY} relay 0 0 2 20 0 0 2/3600 20\S+Z destinationlimits:4", rows[2])
-        assert re.fullmatch(rf"remote {RELAY} alive 0 0 1 10 0 0 2/3600 20\S+Z destinationlimits:4", rows[3])
+        assert rows[0].endswith(" rate next limits reason")
+        assert re.fullmatch(r"remote one.example alive 1 0 1 1 0 0 - 20\S+Z destinationlimits:2 -", rows[1])
+        assert re.fullmatch(rf"remote {RELAY} relay 0 0 2 20 0 0 2/3600 20\S+Z destinationlimits:4 -", rows[2])
+        assert re.fullmatch(rf"remote {RELAY} alive 0 0 1 10 0 0 2/3600 20\S+Z destinationlimits:4 -", rows[3])
         # Who asks for the domain is told of its relay, too.
         found = facts(home, "ONE.example")
         assert [(each["nexthop"], each["relay"]) for each in found][:2] == [("one.example", RELAY), (RELAY, None)]
