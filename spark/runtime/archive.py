@@ -69,11 +69,20 @@ def _use(java: Java, jars: str, environment: Mapping[str, str], make: bool) -> A
         if not os.path.lexists(each):
             _make_own(java.program, each)
     for each in own if makes else [*own, path]:
-        if not _is_ours(os.lstat(each), stat.S_ISREG):
+        if not _is_ours(_with_mode(directory, each), stat.S_ISREG):
             return Archive()
         os.utime(each)
     options = (f"-XX:SharedArchiveFile={':'.join([*own, path])}", "-XX:+AutoCreateSharedArchive")
     return Archive(options, tuple(f"-XX:SharedArchiveFile={each}" for each in own), makes)
+
+
+def _with_mode(directory: str, path: str) -> os.stat_result:
+    """Return an archive's status. Java gives it the umask's mode: where nobody else could come to it, mend that."""
+    found = os.lstat(path)
+    if stat.S_ISREG(found.st_mode) and found.st_mode & 0o022 and not os.stat(directory).st_mode & 0o077:
+        os.chmod(path, 0o600)
+        found = os.lstat(path)
+    return found
 
 
 def _named(directory: str, kind: str, home: str, jars: str = "") -> str:

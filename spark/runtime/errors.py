@@ -46,9 +46,3 @@ def shorten(text: str) -> str:
     if name and not (message and name in TELLING):
         return f"{name}: {message}".rstrip(": ")
     return message.strip() or next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
-
-
-def is_missing(error: BaseException) -> bool:
-    """Return whether a call failed because there is no such file or directory."""
-    exception = getattr(error, "java_exception", None)
-    return exception is not None and str(exception.getClass().getSimpleName()) == "FileNotFoundException"

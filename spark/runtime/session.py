@@ -37,13 +37,8 @@ NEEDED = {
     # A cast of garbage is null, and null goes to quarantine; it must not end the batch.
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Logs come as many small files, rotated at 10 kB or 100 kB: with the default, 4 MB, each would be a task.
+    # A lake has small files: with the default, 4 MB, a task would read few of them.
     "spark.sql.files.openCostInBytes": "262144",
-    # Each task writes its few dates and hosts at once, and need not sort its rows by them first.
-    "spark.sql.maxConcurrentOutputFileWriters": "64",
-    "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     # The lake's files are listed one by one; a job of Spark's own to look at them pays only for thousands.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
@@ -68,9 +63,7 @@ QUIET = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # On a busy machine Python may need more than 15 s to come for the rows that Java has for it.
     "spark.python.authenticate.socketTimeout": "120s",
-    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # Not the class that writes a second file of check sums for each file. The same everywhere: one of them that a file
-    # had under an earlier build would make the file unreadable.
+    # Not the class that looks for a second file of check sums beside each file.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 # And an embedded one: nothing of it can be reached from another machine, and nothing is left in the directory.

@@ -182,11 +182,18 @@ def test_an_archive_or_a_home_of_another_user_is_not_trusted(machine: Machine) -
 def test_an_archive_that_others_can_write_to_or_a_link_is_not_trusted(machine: Machine, tmp_path: Path) -> None:
     path = machine.made()
     path.chmod(0o666)
+    path.parent.chmod(0o755)
     assert machine.start() == Archive()
     path.chmod(0o600)
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     assert machine.start() == Archive()
+
+
+def test_an_archive_that_java_made_writable_for_its_group_is_ours_where_nobody_else_can_come(machine: Machine) -> None:
+    path = machine.made()
+    path.chmod(0o664)
+    assert machine.start().options and path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_path_that_spark_would_split_has_no_archive(machine: Machine, tmp_path: Path) -> None:
