@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_wire.pipes.qmtp import SOCKET
 from support.inject.smuggling import SMUGGLED, bodies, padded
 from support.intake.intake_daemon import Client, qmtp
 from support.plugins.amount import amount
@@ -119,6 +120,7 @@ def test_what_comes_in_by_smtp_goes_out_as_one_message_or_was_refused(site: Site
     with SmtpServer() as aiosmtpd, Postfix(main=lax) as postfix:
         site.route(aiosmtpd.port, b=postfix.port)
         with Suite(site.home), SmtpdDaemon(site.home, ["mx", "mx bare"]) as daemon:
+            wait_until(Path(site.home.queue, SOCKET).exists, why="queue-intake")
             taken: list[bytes] = []
             for number, body in enumerate(corpus):
                 strict, bare = (through(port, body, number) for port in daemon.ports)
