@@ -20,7 +20,7 @@ from queue_base.errors import Permanent
 from spark.logs.reading import Reading
 from spark.logs.streams import SourceError, Stream, find_streams
 from spark.match.block import Block
-from spark.match.grammar import parse_event
+from spark.match.grammar import counted_as, parse_event
 from spark.match.lines import Lines
 from spark.match.text import escape
 from spark.runtime.files import Files, open_files
@@ -68,7 +68,7 @@ class _Reader(DataSourceReader):
         """Return the queues. Raises Permanent where there are no logs."""
         try:
             found = find_streams(self._files, *self._names, [])
-        except (SourceError, FileNotFoundError) as error:
+        except SourceError as error:
             raise Permanent(f"unable to read logs {self._files.root}: {error}") from error
         return [_Queue(stream, one.below) for stream, one in found.items()]
 
@@ -102,4 +102,4 @@ def _rows(stream: Stream, lines: Lines) -> pa.RecordBatch:
 
 def _kind(event: bytes) -> str | None:
     found = parse_event(event)
-    return None if found is None else found[0]
+    return None if found is None else counted_as(found[0])

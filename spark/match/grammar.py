@@ -144,6 +144,12 @@ def parse_event(text: bytes) -> Event | None:
     return "foreign " + ("warning" if foreign[2] == b"warning" else "alert"), (foreign[1] + foreign[3],)
 
 
+def counted_as(kind: str) -> str:
+    """Return under which kind the lines of an event's kind are counted (docs/logs.md)."""
+    kind = kind.removeprefix("foreign ")
+    return "done" if kind == "mangled" else "ondemand" if kind.startswith("ondemand") else kind
+
+
 def is_line(line: bytes) -> bool:
     """Return whether a line is one of the log, whole: a stamp whose time can be told, and an event."""
     return time_of(line) is not None and parse_event(line[STAMP:]) is not None

@@ -11,7 +11,7 @@ import numpy as np
 from spark.match import smtp_log
 from spark.match.block import Block
 from spark.match.found import to_rows
-from spark.match.grammar import FITS, SAFE_DIGITS, first_word, parse_event
+from spark.match.grammar import FITS, SAFE_DIGITS, counted_as, first_word, parse_event
 from spark.match.lines import Lines
 from spark.match.quarantine import Quarantine
 from spark.match.repeats import Prints, Repeats, Seen, Times
@@ -187,12 +187,12 @@ class Matcher:
             return
         if kind.startswith("foreign "):
             strangers.add(number)
-            kind = kind.removeprefix("foreign ")
+            kind = counted_as(kind)
             self.counts[kind] += 1
             if kind != "config":
                 self._found.alerts.append((at, kind, bytes(values[0])))
             return
-        self.counts["done" if kind == "mangled" else "ondemand" if kind.startswith("ondemand") else kind] += 1
+        self.counts[counted_as(kind)] += 1
         if kind.startswith("smtp_") or kind == "tcpserver":
             strangers.add(number)
             if kind == "smtp_start":

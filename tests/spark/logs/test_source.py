@@ -32,6 +32,20 @@ def test_each_line_is_a_row_with_its_place_its_time_and_its_kind(spark: SparkSes
     assert found[0]["time"].timestamp() == 1_700_000_000 and found[2]["time"] is None
 
 
+def test_kinds_are_those_that_a_build_counts(spark: SparkSession, tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "mx1" / "out" / "current"
+    log.parent.mkdir(parents=True)
+    said = (
+        "new msg 5", "starting delivery 1: msg 5 to local a@b", "delivery 1: report mangled, will defer",
+        "ondemand d.example started: ETRN", "queue-remote: alert: no", "queue-todo: config read", "warning: slow",
+    )  # fmt: skip
+    log.write_text("".join(f"{STAMP} {text}\n" for text in said))
+    spark.dataSource.register(QueueLog)
+    lines = spark.read.format("queue_log").load(str(tmp_path / "logs"))
+    counted = {row["kind"]: row["count"] for row in lines.groupBy("kind").count().collect()}
+    assert counted == Lake(tmp_path / "lake").build(tmp_path / "logs").lines
+
+
 def test_the_page_runs_from_its_first_block_to_its_last(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
