@@ -7,11 +7,12 @@ written. A build that is beaten by another one looks again, and takes what that 
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from queue_base.errors import Failure, Permanent, Temporary, reason
 from spark.lake.data_files import RowWriter, read_files, read_streams, undo
@@ -173,7 +174,8 @@ class _Build:
         _sum_up(summary, results, known)
         written = [one for task in done for one in task.written]
         if not changed:
-            self._refuse_all(results, tasks, known, roots[0])
+            if not known:
+                _refuse_all(results, roots[0])
             return lake, summary
         for one in written:
             if one.table != "streams":
@@ -206,15 +208,20 @@ class _Build:
                 for stream, one in find_streams(logs, self._order.host, queue, summary.warnings).items():
                     found.setdefault(stream, (logs, one))
             except (SourceError, OSError) as error:
-                if not number:
-                    _raise(error, logs)
-                summary.warnings.append(f"unable to read logs {logs.root}: {_say(error, logs)}; the rest was read")
+                why = str(error) if isinstance(error, SourceError) else _say(error, logs)
+                if number:
+                    summary.warnings.append(f"unable to read logs {logs.root}: {why}; the rest was read")
+                    continue
+                if isinstance(error, SourceError):
+                    raise
+                why = f"unable to read logs {logs.root}: {why}; the lake is as it was, run this again to go on"
+                raise Temporary(why) from error
         tasks = []
         for stream, (logs, one) in found.items():
             state = known.get(stream, {})
             files = state.get("files", {})
             size = sum(max(0, log.size - files.get(log.name, (0,))[0]) for log in one.logs)
-            if size or any(files.get(log.name, (None,))[0] != log.size for log in one.logs):
+            if any(files.get(log.name, (None,))[0] != log.size for log in one.logs):
                 tasks.append((size, StreamTask(stream, logs, one.below, state)))
         tasks.sort(key=lambda pair: pair[0], reverse=True)
         return [task for _, task in tasks], [size for size, _ in tasks]
@@ -234,16 +241,15 @@ class _Build:
             raise failed
         return [one for one in done if isinstance(one, TaskResult)]
 
-    def _refuse_all(
-        self, results: Sequence[StreamResult], tasks: Sequence[StreamTask], known: Mapping[Stream, Any], logs: Files
-    ) -> None:
-        """Raise what is wrong where no stream of the lake could be read, now or ever; else it is a warning."""
-        trouble = next((one for one in results if one.trouble), None)
-        if trouble is None or known:
-            return
-        if trouble.missing:
-            raise SourceError(trouble.trouble)
-        raise Temporary(f"unable to read logs {logs.root}: {trouble.trouble}; the lake is as it was")
+
+def _refuse_all(results: Sequence[StreamResult], logs: Files) -> None:
+    """Raise what is wrong with the first stream that could not be read."""
+    trouble = next((one for one in results if one.trouble), None)
+    if trouble is None:
+        return
+    if trouble.missing:
+        raise SourceError(trouble.trouble)
+    raise Temporary(f"unable to read logs {logs.root}: {trouble.trouble}; the lake is as it was")
 
 
 def describe_lines(summary: Summary) -> str:
@@ -252,16 +258,6 @@ def describe_lines(summary: Summary) -> str:
     streams = "1 queue" if summary.streams == 1 else f"{summary.streams:,} queues"
     files = "1 file" if summary.files == 1 else f"{summary.files:,} files"
     return f"{total:,} lines of {streams} ({files}, {summary.bytes / 1e6:,.1f} MB)"
-
-
-def _raise(error: Exception, logs: Files) -> NoReturn:
-    """Raise what is wrong with LOGS: SourceError where they are missing or no logs, Temporary where it may pass."""
-    if isinstance(error, SourceError):
-        raise error
-    if isinstance(error, FileNotFoundError):
-        raise SourceError(_say(error, logs)) from error
-    why = f"unable to read logs {logs.root}: {_say(error, logs)}; the lake is as it was, run this again to go on"
-    raise Temporary(why) from error
 
 
 def share(tasks: Sequence[StreamTask], sizes: Sequence[int], most: int) -> list[list[StreamTask]]:
@@ -302,8 +298,7 @@ def _sum_up(summary: Summary, results: Sequence[StreamResult], known: Mapping[St
         summary.files += one.files
         summary.bytes += one.bytes
         summary.streams += bool(one.counts)
-        for kind, count in one.counts.items():
-            summary.lines[kind] = summary.lines.get(kind, 0) + count
+        summary.lines = dict(Counter(summary.lines) + Counter(one.counts))
         copied = next((whose[head] for head in one.heads if whose.get(head, one.stream) != one.stream), None)
         if copied is not None and one.stream not in known:
             summary.warnings.append(
@@ -313,9 +308,7 @@ def _sum_up(summary: Summary, results: Sequence[StreamResult], known: Mapping[St
         whose |= dict.fromkeys(one.heads, one.stream)
 
 
-def _say(error: Exception, logs: Files) -> str:
-    if not isinstance(error, OSError):
-        return str(error)
+def _say(error: OSError, logs: Files) -> str:
     name = str(error.filename or "").rstrip("/")
     return f"{name}: {reason(error)}" if name not in ("", logs.root) else reason(error)
 

@@ -85,14 +85,13 @@ class Written(NamedTuple):
 class Lake:
     """A lake as it is after one build, its files by table. number: the version. made: when, ISO 8601, UTC."""
 
-    uri: str
     files: Files
     number: int
     made: str
     tables: Mapping[str, tuple[str, ...]]
     delta: DeltaTable
 
-    def local_files(self, table: str) -> list[str]:
+    def file_paths(self, table: str) -> list[str]:
         """Return the paths of a table's files, as Spark and DuckDB open them."""
         return [f"{self.files.root}/{path}" for path in self.tables[table]]
 
@@ -128,7 +127,7 @@ class Lake:
         except (DeltaError, OSError) as error:
             self._explain(error, added)
         try:
-            after = open_lake(self.uri, self.files.store)
+            after = open_lake(self.files.root, self.files.store)
             after.make_safe()
         except OSError as error:
             raise Unsafe(*error.args) from error
@@ -139,7 +138,7 @@ class Lake:
     def _explain(self, error: Exception, added: list[Written]) -> None:
         """Raise what a version that delta-rs was unable to make is; return if it was made: an answer may get lost."""
         try:
-            latest = open_lake(self.uri, self.files.store)
+            latest = open_lake(self.files.root, self.files.store)
         except Temporary:
             raise Unsettled(*as_os_error(error).args) from error
         if added and added[0].path in latest.tables[added[0].table]:
@@ -219,9 +218,7 @@ def open_lake(uri: str, store: Mapping[str, str] | None = None, version: int | N
     tables: dict[str, list[str]] = {table: [] for table in COLUMNS}
     for path in sorted(found):
         tables.setdefault(path.split("/", 1)[0].removeprefix("tbl="), []).append(path)
-    return Lake(
-        files.root, files, delta.version(), _when(made), {name: tuple(paths) for name, paths in tables.items()}, delta
-    )
+    return Lake(files, delta.version(), _when(made), {name: tuple(paths) for name, paths in tables.items()}, delta)
 
 
 def _open(uri: str, store: Mapping[str, str] | None) -> Files:

@@ -44,7 +44,7 @@ def take_over(lake: Lake, phase: Callable[[str], None]) -> Lake:
             raise
         except (Conflict, Failure, OSError) as error:
             writer.undo()
-            if open_lake(lake.uri, lake.files.store).number:
+            if open_lake(lake.files.root, lake.files.store).number:
                 # Another build has done it, and removes what was to be read.
                 raise Conflict from error
             raise
@@ -85,7 +85,7 @@ def _read_manifest(lake: Lake) -> dict[str, Any]:
             return found
     if names:
         raise Permanent(
-            f"unable to open lake {lake.uri}: none of its manifests is whole; build a new one from the logs"
+            f"unable to open lake {lake.files.root}: none of its manifests is whole; build a new one from the logs"
         )
     return {"tables": {}, "state": {}, "counts": {}}
 

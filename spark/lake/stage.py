@@ -6,6 +6,7 @@ until the driver commits it, so that a task may die, be run again, or run twice.
 
 import gc
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -142,9 +143,7 @@ def _match(stage: Stage, task: StreamTask, pending: pa.Table | None, writer: Row
         return StreamResult(task.stream, trouble=f"{UNMATCHED} it: {name_bug(error)}")
     result.changed, result.counts = True, dict(+matcher.counts)
     result.heads = sorted({one[2] for one in after["files"].values() if one[2]})
-    counts = dict(task.state.get("counts", {}))
-    for kind, count in result.counts.items():
-        counts[kind] = counts.get(kind, 0) + count
+    counts = Counter(task.state.get("counts", {})) + matcher.counts
     kept = json.dumps({**after, "mark": mark, "counts": counts}, separators=(",", ":"))
     writer.add({"streams": fill("streams", {"state": [kept]}, {"host": host, "queue": queue}, 1)})
     return result

@@ -48,6 +48,6 @@ def read_table(session: SparkSession, lake: Lake, table: str) -> DataFrame:
         session.read.schema(schema)
         # The paths are names, also where the lake has a bracket or a star in its own.
         .options(basePath=lake.files.root, __globPaths__="false")
-        .parquet(*lake.local_files(table))
+        .parquet(*lake.file_paths(table))
         .select(*kinds)
     )

@@ -33,11 +33,16 @@ def find_streams(files: Files, host: str | None, queue: str | None, warnings: li
     """Return the streams, in the order of their directories.
 
     host and queue name what the directories do not: of LOGS/x, x is the host, or the queue where only host is given.
-    A directory that cannot be a stream is passed by with a warning, if there are others; if not, SourceError.
+    A directory that cannot be a stream is passed by with a warning, if there are others; if not, SourceError. Raises
+    OSError where LOGS cannot be read now.
     """
     places: dict[Stream, list[StreamLogs]] = {}
     troubles: list[str] = []
-    for found in sorted(_find_places(files, warnings)):
+    try:
+        directories = sorted(_find_places(files, warnings))
+    except FileNotFoundError as error:
+        raise SourceError(reason(error)) from error
+    for found in directories:
         parts = found.below.split("/") if found.below else []
         if len(parts) == 1:
             parts = [parts[0], queue or "queue"] if host is None or queue is not None else [host, parts[0]]

@@ -39,7 +39,7 @@ _TYPES = {
 def select_table(lake: Lake, table: str) -> str:
     """Return the SELECT of a table's columns from its files, in which a time has no zone: it is UTC."""
     columns = COLUMNS[table]
-    files = lake.local_files(table)
+    files = lake.file_paths(table)
     if not files:
         return "select " + ", ".join(_null(name, kind) for name, kind in columns.items()) + " where false"
     each = (f'make_timestamp(epoch_us("{name}")) as "{name}"' if kind == "time" else f'"{name}"'

@@ -8,7 +8,8 @@ executors.
 import errno
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 from urllib.parse import unquote
 
@@ -207,22 +208,17 @@ class StoreFiles:
         return self._opened
 
 
-class _plain:
-    """Raises what a store raises as an OSError of one line."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
-        if error is None or (isinstance(error, OSError) and error.errno is not None):
-            return
+@contextmanager
+def _plain(path: str) -> Iterator[None]:
+    """Raise what a store raises as an OSError of one line."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         if isinstance(error, FileNotFoundError):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path) from error
-        if isinstance(error, Exception):
-            raise as_os_error(error) from error
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+        raise as_os_error(error) from error
 
 
 def as_os_error(error: BaseException) -> OSError:

@@ -42,6 +42,16 @@ def all_files(lake: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in lake.rglob("*") if path.is_file()}
 
 
+def assert_refused(top: Path, why: str) -> None:
+    """Neither a reader nor a build takes the lake, and it stays as it is."""
+    lake = top / "lake"
+    before = all_files(lake)
+    for refused in (lambda: open_lake(str(lake)), lambda: Lake(lake).build(top / "logs")):
+        with pytest.raises(Permanent, match=why):
+            refused()
+    assert all_files(lake) == before
+
+
 def test_a_directory_of_something_else_is_left_alone(log: GrowingLog, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "letter.txt").write_text("dear")
@@ -52,12 +62,7 @@ def test_a_directory_of_something_else_is_left_alone(log: GrowingLog, tmp_path: 
 
 def test_a_delta_table_of_something_else_is_left_alone(log: GrowingLog, tmp_path: Path) -> None:
     DeltaTable.create(str(tmp_path / "lake"), Schema([Field("a", PrimitiveType("long"))]), name="sales")
-    before = all_files(tmp_path / "lake")
-    lake = tmp_path / "lake"
-    for refused in (lambda: open_lake(str(lake)), lambda: Lake(lake).build(tmp_path / "logs")):
-        with pytest.raises(Permanent, match=r"lake: it is a Delta table of something else$"):
-            refused()
-    assert all_files(tmp_path / "lake") == before
+    assert_refused(tmp_path, r"lake: it is a Delta table of something else$")
 
 
 def test_a_file_is_no_lake(log: GrowingLog, tmp_path: Path) -> None:
@@ -98,12 +103,7 @@ def test_a_lake_of_a_later_version_is_refused_and_left_alone(
         patch.setattr(lake_module, "FORM", "form 99")
         Lake(tmp_path / "lake").build(tmp_path / "logs")
     log.grow(1)
-    before = all_files(tmp_path / "lake")
-    lake = tmp_path / "lake"
-    for refused in (lambda: open_lake(str(lake)), lambda: Lake(lake).build(tmp_path / "logs")):
-        with pytest.raises(Permanent, match=rf"a later queue-report made it \(form 99, ours is {FORM}\)"):
-            refused()
-    assert all_files(tmp_path / "lake") == before
+    assert_refused(tmp_path, rf"a later queue-report made it \(form 99, ours is {FORM}\)")
 
 
 @pytest.mark.parametrize("table", ["messages", "lines", "pending", "streams"])

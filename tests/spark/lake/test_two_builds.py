@@ -98,7 +98,7 @@ def test_what_a_build_finds_in_the_files_that_another_has_put_together_counts_on
 
     def tidy_first(self: OpenLake, *given: object) -> OpenLake:
         if not tidied:
-            tidied.append(open_lake(self.uri).compact())
+            tidied.append(open_lake(self.files.root).compact())
         return commit(self, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(OpenLake, "commit", tidy_first)
