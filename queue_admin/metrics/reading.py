@@ -50,7 +50,7 @@ class Reading(NamedTuple):
 
 
 def take_reading(home: Home, walked: Walked | None, reasons: bool = False) -> Reading:
-    """Return what is known now, with the `reasons` if they are wanted.
+    """Return what is known now. `reasons`: also ask why destinations are dead.
 
     Raises Temporary if this process may not even ask for counts.
     """

@@ -1,9 +1,9 @@
 """The daemon: one process that serves all connections of its listening sockets on one event loop.
 
-HUP, and an order on the status socket, reread the control files, for connections that come later; if one has an error,
-the old values stay. Certificates
-are also read anew every minute, and the users of AUTH every two seconds, in a thread, if they have changed. At TERM it
-listens no more, ends sessions that are in no transaction with 421, and lets the others end theirs, for a minute.
+HUP, and an order on the status socket, reread the control files, for connections that come later; if one has an
+error, the old values stay. Certificates are also read anew every minute, and the users of AUTH every two seconds, in
+a thread, if they have changed. At TERM it listens no more, ends sessions that are in no transaction with 421, and
+lets the others end theirs, for a minute.
 
 There are at most `concurrencyincoming` connections, of all processes together; a part (`reserve` of smtpdlimits) is
 not for strangers on listeners of role mx. A client that comes when there is no place gets 421. But one on a listener

@@ -31,16 +31,16 @@ LEFT = 3  # Columns of words, aligned to the left, as the last one is; the other
 def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
     """Show the destinations that queue-send has mail for now, and what limits or delays it.
 
-    One line per nexthop, the one with the most waiting mail first. A nexthop is a domain, or the relay that smtproutes
-    has for it; for local mail it is the recipient. `queued` are its messages in memory, `on-disk` those that wait there
-    until it has room. `in-flight` are its jobs in flight, at most `window`. `cohorts` are windows in which the host
-    could not be reached. `suspended` are recipients deferred without an attempt since the nexthop is dead. `next` is
-    the time of the next probe (`now`: the next message is the probe), or of the next message that the rate allows.
-    `limits` is the line of control/destinationlimits or destinationrate that applies. `reason` is why a dead nexthop
-    could not be reached last. If a domain behind a relay has
-    such a line, the line with state `relay` has the totals of the relay, and its `in-flight`, `window` and `rate` apply
-    to all domains behind it. Messages that wait for their next attempt are counted only in the totals of the channel.
-    Exit 1 if nexthops are named, and queue-send has none of them.
+    One line per nexthop, the one with the most waiting mail first. A nexthop is a domain, or the relay that
+    smtproutes has for it; for local mail it is the recipient. `queued` are its messages in memory, `on-disk` those
+    that wait there until it has room. `in-flight` are its jobs in flight, at most `window`. `cohorts` are windows
+    in which the host could not be reached. `suspended` are recipients deferred without an attempt since the nexthop
+    is dead. `next` is the time of the next probe (`now`: the next message is the probe), or of the next message
+    that the rate allows. `limits` is the line of control/destinationlimits or destinationrate that applies. If a
+    domain behind a relay has such a line, the line with state `relay` has the totals of the relay, and its
+    `in-flight`, `window` and `rate` apply to all domains behind it. `reason` is why a dead nexthop could not be
+    reached last. Messages that wait for their next attempt are counted only in the totals of the channel. Exit 1 if
+    nexthops are named, and queue-send has none of them.
 
     \b
     Examples:
