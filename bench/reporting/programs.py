@@ -3,9 +3,9 @@
 _HEAD = """
 import os, sys, time
 from pathlib import Path
-from spark.lake.build import Order, build
-from spark.runtime.progress import Progress
-from spark.runtime.session import Sessions
+from queue_report.lake.build import Order, build
+from queue_report.runtime.progress import Progress
+from queue_report.runtime.session import Sessions
 
 def tell(name, begun, cpu):
     print(name, f"{time.monotonic() - begun:.3f}", f"{time.process_time() - cpu:.3f}", flush=True)
@@ -41,7 +41,7 @@ with Sessions() as sessions:
 # A build on a cluster of executors of one core each, all on this machine, after a job for which they all begin and load
 # what they need. Tells the seconds of each phase. Words: logs, lake, executors, a directory for Spark's own files.
 CORES = _HEAD + """
-from spark.runtime.executors import run_on_executors
+from queue_report.runtime.executors import run_on_executors
 
 import pyspark, shutil
 
@@ -53,7 +53,7 @@ settings = {"spark.driver.memory": "512m", "spark.executor.memory": "512m"}
 settings |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.locality.wait": "0"}
 
 def load(given):
-    import spark.lake.stage
+    import queue_report.lake.stage
     time.sleep(1)
     return given
 
@@ -80,9 +80,9 @@ if work.is_dir() and not any(work.iterdir()):
 # All reports in one process, each read to its last row. Words: lake, engine.
 REPORTS = """
 import sys, time
-from spark.reports import REPORTS
-from spark.reports.choice import open_engine
-from spark.reports.report import View
+from queue_report.reports import REPORTS
+from queue_report.reports.choice import open_engine
+from queue_report.reports.report import View
 engine = open_engine(sys.argv[1], sys.argv[2])
 for name, report in REPORTS.items():
     begun, cpu = time.monotonic(), time.process_time()

@@ -9,7 +9,7 @@ import pytest
 
 from queue_admin.main import main
 from queue_base.shell_completion import PROGRAMS, SHELLS
-from spark.main import main as report_main
+from queue_report.main import main as report_main
 from support.processes.installed import install
 from support.processes.suite import program
 

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_report.match.grammar import parse_event
 from queue_wire import logline
 from queue_wire.logline import LINE_MAX
 from queue_wire.pipes.report import LogLine, unpack_report
-from spark.match.grammar import parse_event
 
 D = b"customer.example"
 addresses = st.one_of(st.binary(max_size=1002), st.sampled_from([b"a b@c", b"a\nalert: x", b"%\xff", b"x" * 1002]))

@@ -20,6 +20,7 @@ from queue_admin.main import main
 from queue_admin.metrics.smtpd_client import SmtpdReading, ask_processes
 from queue_base.daemon.unix_sockets import find_abstract, listen_abstract, status_prefix
 from queue_base.home import Home
+from queue_report.match.grammar import parse_event
 from queue_smtp.server_replies import BAD_CREDENTIALS, RELAYING_DENIED, SERVER_BUSY, ServerReply
 from queue_smtpd.processes.status_socket import ASKERS_MAX
 from queue_smtpd.server_counters import ServerCounters
@@ -33,7 +34,6 @@ from queue_wire.admin.smtpd_status import (
     unpack_session,
 )
 from queue_wire.format_error import FormatError
-from spark.match.grammar import parse_event
 from support.inject.injectors import shared_home
 from support.intake.intake_daemon import IntakeDaemon
 from support.processes.suite import wait_until

@@ -16,8 +16,8 @@ import pytest
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueDraft, QueueWriter
+from queue_report.reports.choice import open_engine
 from queue_wire.ids import split_queue_id
-from spark.reports.choice import open_engine
 from support.intake.intake_daemon import Client, intake_service, qmtp
 from support.processes.suite import Suite, wait_until
 from support.queues.home import make_queue

@@ -12,9 +12,9 @@ TOP = Path(__file__).resolve().parents[2]
 # What each program has.
 MODULES_OF_PROGRAMS = {"__init__", "__main__", "config", "main"}
 # Modules here are named as the subcommands of queuectl and queue-report, which are words of their users.
-SUBCOMMANDS = (TOP / "queue_admin" / "commands", TOP / "spark" / "commands")
+SUBCOMMANDS = (TOP / "queue_admin" / "commands", TOP / "spark/queue_report/commands")
 # The log pipeline has words of its own (docs/design/words.md).
-PACKAGES = ("queue_*", "spark")
+PACKAGES = ("queue_*", "spark/queue_report")
 
 
 def modules(names: str) -> list[Path]:

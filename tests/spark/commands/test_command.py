@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spark.commands.summary import describe_build
-from spark.lake.build import Summary
-from spark.lake.lake import open_lake
+from queue_report.commands.summary import describe_build
+from queue_report.lake.build import Summary
+from queue_report.lake.lake import open_lake
 from support.processes.suite import program, wait_until
 
 

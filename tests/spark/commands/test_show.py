@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.commands.times import parse_time
-from spark.reports import REPORTS
+from queue_report.commands.times import parse_time
+from queue_report.reports import REPORTS
 
 ROOT = Path(__file__).parents[3]
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.commands.forms import FORMATS, print_result, terminal_width
-from spark.commands.table import cells, cut, format_single, format_table, pad
+from queue_report.commands.forms import FORMATS, print_result, terminal_width
+from queue_report.commands.table import cells, cut, format_single, format_table, pad
 
 Result = namedtuple("Result", ["names", "kinds", "rows"])
 

@@ -4,11 +4,11 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from spark.demo.destinations import DAY
-from spark.demo.multilog import Multilog, stamp
-from spark.demo.sender import START
-from spark.demo.things import HOSTS
-from spark.demo.world import write_logs
+from queue_report.demo.destinations import DAY
+from queue_report.demo.multilog import Multilog, stamp
+from queue_report.demo.sender import START
+from queue_report.demo.things import HOSTS
+from queue_report.demo.world import write_logs
 
 LINE = re.compile(
     r"@([0-9a-f]{24}) (?:status: (?:exiting|local \d+/\d+ remote \d+/\d+(?: exitasap)?)|(new|end) msg \d+"

@@ -1,6 +1,6 @@
 """Keeps what this queue-report makes of the logs in logs.tar.xz as tables.jsonl.xz, or says what is not as it was.
 
-usage: PYTHONPATH=.:tests python tests/spark/frozen/freeze.py [compare [TREE ...]]
+usage: PYTHONPATH=.:spark:tests python tests/spark/frozen/freeze.py [compare [TREE ...]]
 
 Each tree is built alone, in one piece; `compare` builds it alone in each way of the test, and prints the rows that
 differ. Freeze anew only where a change of the tables is meant, after a look at what differs. A tree is a directory of

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from queue_base.errors import Permanent
-from spark.lake import build as build_module
-from spark.lake.lake import open_lake
-from spark.logs import reading
-from spark.logs.reading import Reading
-from spark.logs.streams import find_streams
-from spark.runtime.files import LocalFiles
+from queue_report.lake import build as build_module
+from queue_report.lake.lake import open_lake
+from queue_report.logs import reading
+from queue_report.logs.reading import Reading
+from queue_report.logs.streams import find_streams
+from queue_report.runtime.files import LocalFiles
 from support.spark.logs.log_lake import Lake
 
 MB = 1 << 20
@@ -152,7 +152,9 @@ def test_a_line_behind_many_lost_blocks_is_read(logs: Path, lake: Lake, length: 
 def peak(logs: Path) -> int:
     """Return how many MB of memory the reading of a stream takes."""
     script = (
-        "import resource, sys; from spark.logs.reading import Reading; from spark.runtime.files import LocalFiles\n"
+        "import resource, sys\n"
+        "from queue_report.logs.reading import Reading\n"
+        "from queue_report.runtime.files import LocalFiles\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "for lines in Reading(LocalFiles(sys.argv[1]), '', {}).lines(): pass\n"
         "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from spark.lake.build import Order, build
-from spark.lake.data_files import read_files, read_streams
-from spark.lake.lake import open_lake
-from spark.runtime.progress import Progress
-from spark.tables.arrow import ARROW
-from spark.tables.columns import COLUMNS
+from queue_report.lake.build import Order, build
+from queue_report.lake.data_files import read_files, read_streams
+from queue_report.lake.lake import open_lake
+from queue_report.runtime.progress import Progress
+from queue_report.schema.arrow import ARROW
+from queue_report.schema.columns import COLUMNS
 from support.spark.logs.growing_log import GrowingLog, assert_exact, same_rows
 from support.spark.logs.log_lake import Lake
 from support.spark.runner import InProcess, Result, Task

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Permanent, Temporary
-from spark.commands.summary import print_build
-from spark.lake.build import Summary
-from spark.lake.lake import open_lake
-from spark.match import State, smtp_log
-from spark.tables.columns import COLUMNS
+from queue_report.commands.summary import print_build
+from queue_report.lake.build import Summary
+from queue_report.lake.lake import open_lake
+from queue_report.match import State, smtp_log
+from queue_report.schema.columns import COLUMNS
 from support.spark.logs.log_lake import Lake
 
 # Each line with its stamp's nanoseconds; one second, 2023-11-14.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.reports.choice import open_engine
+from queue_report.reports.choice import open_engine
 from support.processes.suite import program
 from support.spark.lake_rows import ask
 from support.spark.logs.growing_log import same_rows
@@ -74,7 +74,7 @@ def test_submitted_as_a_zip_file_it_makes_the_same_tables(
     submit += ["--conf", "spark.executorEnv.PYTHONPATH=libraries"]
     words = [*submit, str(main), "build", str(logs), "--lake", str(tmp_path / "lake")]
     said = run(words, bare_environment(cluster.environment, tmp_path), tmp_path)
-    assert f"{code.name}/spark/main.py" in said and "of 4 queues" in said
+    assert f"{code.name}/queue_report/main.py" in said and "of 4 queues" in said
     assert cluster.executors() == before + 2
     same_tables(tmp_path / "lake", expected)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark.lake.lake import open_lake
+from queue_report.lake.lake import open_lake
 from support.processes.suite import program
 from support.spark.logs.growing_log import same_rows
 from support.spark.logs.log_lake import Lake

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Permanent, Temporary
-from spark.lake import lake as lake_module
-from spark.lake.lake import open_lake
+from queue_report.lake import lake as lake_module
+from queue_report.lake.lake import open_lake
 from support.spark.dying_files import counting
 from support.spark.killed_build import Crash, CrashAt, build_and_tidy
 from support.spark.logs.growing_log import GrowingLog, assert_exact, numbers

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from queue_base.errors import Permanent
-from spark.lake import data_files
-from spark.lake.data_files import PLAIN_ROWS, RowWriter, read_files
-from spark.lake.lake import Lake, Written, make_lake, open_lake
-from spark.lake.tables import tables
-from spark.match.rows import fill
-from spark.runtime.files import LocalFiles
-from spark.tables.arrow import ARROW
+from queue_report import tables
+from queue_report.lake import data_files
+from queue_report.lake.data_files import PLAIN_ROWS, RowWriter, read_files
+from queue_report.lake.lake import Lake, Written, make_lake, open_lake
+from queue_report.match.rows import fill
+from queue_report.runtime.files import LocalFiles
+from queue_report.schema.arrow import ARROW
 from support.spark.logs.log_lake import rows_of_table
 
 TODAY = date(2026, 3, 4)

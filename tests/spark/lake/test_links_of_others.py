@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Temporary
-from spark.page.write import replace
+from queue_report.page.write import replace
 from support.queues.others import give
 
 

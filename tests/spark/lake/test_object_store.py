@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from queue_base.errors import Permanent, Temporary
-from spark.lake.build import Order, Summary, build
-from spark.lake.data_files import read_files
-from spark.lake.lake import open_lake
-from spark.runtime.files import open_files
+from queue_report.lake.build import Order, Summary, build
+from queue_report.lake.data_files import read_files
+from queue_report.lake.lake import open_lake
+from queue_report.runtime.files import open_files
 from support.spark.killed_build import CrashAt
 from support.spark.logs.growing_log import LINES, GrowingLog
 from support.spark.object_store import BUCKET, ObjectStore

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Permanent, Temporary
-from spark.lake.lake import open_lake
-from spark.runtime.files import LocalFiles
+from queue_report.lake.lake import open_lake
+from queue_report.runtime.files import LocalFiles
 from support.spark.frozen_tables import (
     WAYS,
     Tables,

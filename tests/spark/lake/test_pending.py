@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark.lake.lake import open_lake
-from spark.match.state import Message, State
+from queue_report.lake.lake import open_lake
+from queue_report.match.state import Message, State
 from support.spark.logs.log_files import write_files
 from support.spark.logs.log_lake import Lake
 
@@ -44,7 +44,7 @@ def opened(lake: Lake) -> list[tuple[str, str, int]]:
 
 
 def test_messages_leave_the_state_as_they_are_taken_and_the_rows_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark.match.state.SLICE", 3)
+    monkeypatch.setattr("queue_report.match.state.SLICE", 3)
     state = State("a", "q")
     for number in range(8):
         state.messages[number] = Message(number, number, (5, 7, b"s", 900, number, number))
@@ -62,8 +62,8 @@ def test_messages_leave_the_state_as_they_are_taken_and_the_rows_are_the_same(mo
 
 
 def test_a_build_takes_what_is_open_from_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark.match.state.SLICE", 10)
-    monkeypatch.setattr("spark.lake.data_files.GROUP_BYTES", 4000)
+    monkeypatch.setattr("queue_report.match.state.SLICE", 10)
+    monkeypatch.setattr("queue_report.lake.data_files.GROUP_BYTES", 4000)
     lake, logs = Lake(tmp_path / "lake"), tmp_path / "logs"
     feed(lake, logs, "a/in", 0, 45)
     feed(lake, logs, "b/in", 0, 5)
@@ -77,8 +77,8 @@ def test_a_build_takes_what_is_open_from_many_files(tmp_path: Path, monkeypatch:
 
 def test_what_is_stored_keeps_its_order_in_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A recipient that was stored twice is delivered twice: the later one first."""
-    monkeypatch.setattr("spark.match.state.SLICE", 1)
-    monkeypatch.setattr("spark.lake.data_files.GROUP_BYTES", 1)
+    monkeypatch.setattr("queue_report.match.state.SLICE", 1)
+    monkeypatch.setattr("queue_report.lake.data_files.GROUP_BYTES", 1)
     lines = "".join(
         f"@{BEGIN + at:016x}00000000 new msg {at}\n" for at in range(30)
     )  # fmt: skip

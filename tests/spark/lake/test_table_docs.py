@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.tables.columns import COLUMNS
+from queue_report.schema.columns import COLUMNS
 
 LOGS = (Path(__file__).resolve().parents[3] / "docs" / "logs.md").read_text()
 # Each has a row a column there, or a few of them; pending and lines are for the next build, and are told in short.

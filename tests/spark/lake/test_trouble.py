@@ -14,11 +14,11 @@ from deltalake.table import TableOptimizer
 from pyspark.sql import SparkSession
 
 from queue_base.errors import Permanent, Temporary
-from spark.lake import lake as lake_module
-from spark.lake import stage
-from spark.lake.lake import FORM, open_lake
-from spark.runtime.errors import JAVA_ERRORS, java_reason
-from spark.runtime.files import LocalFiles
+from queue_report.lake import lake as lake_module
+from queue_report.lake import stage
+from queue_report.lake.lake import FORM, open_lake
+from queue_report.runtime.errors import JAVA_ERRORS, java_reason
+from queue_report.runtime.files import LocalFiles
 from support.spark.logs.growing_log import GrowingLog, assert_exact
 from support.spark.logs.log_lake import Lake
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Temporary
-from spark.lake import build as build_module
-from spark.lake.lake import Conflict, open_lake
-from spark.lake.lake import Lake as OpenLake
+from queue_report.lake import build as build_module
+from queue_report.lake.lake import Conflict, open_lake
+from queue_report.lake.lake import Lake as OpenLake
 from support.spark.killed_build import CrashAt
 from support.spark.logs.growing_log import GrowingLog, assert_exact
 from support.spark.logs.log_lake import Lake

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from queue_base.errors import Permanent, Temporary
-from spark.lake import build as build_module
-from spark.lake.build import Order, Summary, build
-from spark.lake.lake import open_lake
-from spark.logs.streams import find_streams
-from spark.runtime.progress import Progress
+from queue_report.lake import build as build_module
+from queue_report.lake.build import Order, Summary, build
+from queue_report.lake.lake import open_lake
+from queue_report.logs.streams import find_streams
+from queue_report.runtime.progress import Progress
 from support.spark.frozen_tables import compare, groups, unpack_trees
 from support.spark.logs.growing_log import GrowingLog, assert_exact, same_rows
 from support.spark.logs.log_files import damage, rotated, write_files

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Permanent
-from spark.lake import lake as lake_module
-from spark.lake.data_files import read_files
-from spark.lake.lake import Lake as OpenLake
-from spark.lake.lake import open_lake
+from queue_report.lake import lake as lake_module
+from queue_report.lake.data_files import read_files
+from queue_report.lake.lake import Lake as OpenLake
+from queue_report.lake.lake import open_lake
 from support.spark.logs.growing_log import GrowingLog, assert_exact, numbers
 from support.spark.logs.log_lake import Lake
 

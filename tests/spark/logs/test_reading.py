@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 import pytest
 
-from spark.logs.streams import SourceError
-from spark.runtime.files import Entry, LocalFiles
+from queue_report.logs.streams import SourceError
+from queue_report.runtime.files import Entry, LocalFiles
 from support.spark.logs.log_files import lines_of, stamp, write_files
 from support.spark.logs.log_looks import Looks
 from support.spark.logs.log_rotating import packed
@@ -486,7 +486,7 @@ def test_a_torn_line_is_told_though_the_next_file_has_but_a_part_of_its_first_st
 def test_a_damaged_archive_goes_on_with_a_whole_line_once_it_is_mended(
     queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.logs.reading.BLOCK", 1000)
+    monkeypatch.setattr("queue_report.logs.reading.BLOCK", 1000)
     whole = gzip.compress(b"".join(log(0, 20_000)), 1)
     write_files(queue, [(name(19_999, "s.gz"), whole[: len(whole) // 2]), ("current", b"".join(log(20_000, 2)))])
     first = looks.read()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from spark.logs import reading
+from queue_report.logs import reading
 from support.plugins.amount import amount
 from support.spark.logs.log_files import stamp
 from support.spark.logs.log_looks import Looks, ReadLine

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.logs.source import QueueLog
+from queue_report.logs.source import QueueLog
 from support.spark.logs.growing_log import GrowingLog
 from support.spark.logs.log_lake import Lake
 
@@ -53,7 +53,7 @@ def test_the_page_runs_from_its_first_block_to_its_last(
     log.grow(3)
     log.write("garbage\n")
     Lake(tmp_path / "lake").build(tmp_path / "logs")
-    monkeypatch.setattr("spark.runtime.session.start_session", lambda: spark)
+    monkeypatch.setattr("queue_report.runtime.session.start_session", lambda: spark)
     page = (ROOT / "docs" / "notebook.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     names: dict[str, object] = {}

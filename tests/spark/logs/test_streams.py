@@ -8,8 +8,8 @@ from typing import BinaryIO
 import pytest
 
 from queue_base.errors import Permanent, Temporary
-from spark.logs.streams import SourceError, find_streams
-from spark.runtime.files import LocalFiles
+from queue_report.logs.streams import SourceError, find_streams
+from queue_report.runtime.files import LocalFiles
 from support.spark.logs.log_files import lines_of, write_files
 from support.spark.logs.log_lake import Lake
 

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
-from spark.match import State
-from spark.match.rules import DELETED_BEFORE
+from queue_report.match import State
+from queue_report.match.rules import DELETED_BEFORE
 from support.spark.logs.log_files import GARBAGE, stamp
 from support.spark.logs.log_reference import read_lines
 from support.spark.logs.log_rows import agree

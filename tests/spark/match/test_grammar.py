@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from spark.match.grammar import TEMPLATES, first_word, is_line
-from spark.match.grammar import parse_event as parse
-from spark.match.matcher import TAKEN
-from spark.match.rules import Rules
-from spark.match.stamps import time_of as stamp_of
+from queue_report.match.grammar import TEMPLATES, first_word, is_line
+from queue_report.match.grammar import parse_event as parse
+from queue_report.match.matcher import TAKEN
+from queue_report.match.rules import Rules
+from queue_report.match.stamps import time_of as stamp_of
 from support.spark.logs.log_files import GARBAGE, lines_of
 from support.spark.logs.log_reference import parse_event, time_of
 from support.spark.logs.log_world import World

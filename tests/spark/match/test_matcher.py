@@ -5,10 +5,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from spark.match import Matcher, State
-from spark.match.hashes import hash_address, hash_addresses, murmur3
-from spark.match.lines import Lines, split_lines
-from spark.match.text import escape, unescape
+from queue_report.match import Matcher, State
+from queue_report.match.hashes import hash_address, hash_addresses, murmur3
+from queue_report.match.lines import Lines, split_lines
+from queue_report.match.text import escape, unescape
 from support.spark.logs.log_files import stamp
 from support.spark.matched import HOST, QUEUE, Stream, carry_state, match_cut
 

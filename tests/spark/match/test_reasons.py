@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from spark.match.reasons import Describer, Said, abridge, enhanced_code, template
+from queue_report.match.reasons import Describer, Said, abridge, enhanced_code, template
 
 SAID = "_does_not_like_recipient./Remote_host_said:_"
 

@@ -7,8 +7,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from spark.match import Matcher, State
-from spark.match.hashes import murmur3
+from queue_report.match import Matcher, State
+from queue_report.match.hashes import murmur3
 from support.spark.logs.log_files import lines_of, stamp
 from support.spark.logs.log_reference import read_lines
 from support.spark.logs.log_rows import agree

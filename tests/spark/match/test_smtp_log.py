@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queue_report.match import matcher
+from queue_report.match.grammar import parse_event
 from queue_smtp.server_replies import RELAYING_DENIED
 from queue_smtpd.sessions import session_log
-from spark.match import matcher
-from spark.match.grammar import parse_event
 from support.plugins.amount import amount
 from support.spark.logs.log_files import stamp
 from support.spark.matched import Line, Stream, check, match_cut

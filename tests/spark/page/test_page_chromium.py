@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spark.page.document import SECTIONS, make_page
+from queue_report.page.document import SECTIONS, make_page
 from support.spark.page.chromium import DARK, LIGHT, NO_SCRIPTS, observe
 from support.spark.page.page_rows import HOSTILE, month
 

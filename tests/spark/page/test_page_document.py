@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.errors import Temporary
+from queue_report.page.data import PageData
+from queue_report.page.document import SECTIONS, STYLE, make_page
+from queue_report.page.markup import log_text, name_text, reason_text, shown
+from queue_report.page.scales import make_bins
+from queue_report.page.write import replace as put
 from queue_wire.html import Markup, join, tag
-from spark.page.data import PageData
-from spark.page.document import SECTIONS, STYLE, make_page
-from spark.page.markup import log_text, name_text, reason_text, shown
-from spark.page.scales import make_bins
-from spark.page.write import replace as put
 from support.spark.page.page_rows import END, month
 
 

@@ -4,7 +4,7 @@ import html
 import re
 from dataclasses import replace
 
-from spark.page.data import (
+from queue_report.page.data import (
     Alert,
     Channel,
     Conserved,
@@ -19,8 +19,8 @@ from spark.page.data import (
     Stream,
     Waiting,
 )
-from spark.page.findings import find
-from spark.page.scales import make_bins, when
+from queue_report.page.findings import find
+from queue_report.page.scales import make_bins, when
 
 END = 1_790_000_000.0
 DAY, HOUR = 86_400.0, 3600.0

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark.page.plots import BOTTOM, HEIGHT, TOP, Plot, Row, Series, Stretch, bands, lines, timeline
-from spark.page.scales import (
+from queue_report.page.plots import BOTTOM, HEIGHT, TOP, Plot, Row, Series, Stretch, bands, lines, timeline
+from queue_report.page.scales import (
     MOST,
     Bins,
     count,

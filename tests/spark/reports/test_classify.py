@@ -2,8 +2,8 @@
 
 import pytest
 
-from spark.reports.engine import Engine
-from spark.reports.report import View
+from queue_report.reports.engine import Engine
+from queue_report.reports.report import View
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 
 # 2023-11-14 22:00:00 UTC.

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from spark.reports.engine import Engine
-from spark.reports.report import View
+from queue_report.reports.engine import Engine
+from queue_report.reports.report import View
 from support.spark.lake_rows import NANO, LakeRows, ask, ns, utc
 
 HOUR = 1_699_999_200

@@ -5,8 +5,8 @@ from itertools import groupby
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from spark.reports.engine import Engine
-from spark.reports.report import View
+from queue_report.reports.engine import Engine
+from queue_report.reports.report import View
 from support.plugins.amount import amount
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 from support.spark.queue_model import Attempt, Life, add_lives, worlds

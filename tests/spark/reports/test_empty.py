@@ -1,7 +1,7 @@
 """Reports on a lake in which nothing has happened yet."""
 
-from spark.reports.queues import QUEUES
-from spark.reports.traffic import TRAFFIC
+from queue_report.reports.queues import QUEUES
+from queue_report.reports.traffic import TRAFFIC
 from support.spark.lake_rows import LakeRows, ask
 
 # The others have no row.

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from queue_base.errors import Failure, Permanent
-from spark.commands.forms import print_result
-from spark.reports import REPORTS
-from spark.reports.duckdb_engine import DuckEngine
-from spark.reports.engine import Engine, Result
-from spark.reports.report import Report, View
-from spark.reports.spark_engine import SparkEngine
-from spark.reports.statement import OF_DOMAIN, TABLES, Statement, state
+from queue_report.commands.forms import print_result
+from queue_report.reports import REPORTS
+from queue_report.reports.duckdb_engine import DuckEngine
+from queue_report.reports.engine import Engine, Result
+from queue_report.reports.report import Report, View
+from queue_report.reports.spark_engine import SparkEngine
+from queue_report.reports.statement import OF_DOMAIN, TABLES, Statement, state
 from support.plugins.amount import amount
 from support.spark.extreme_rows import NOW, extreme_rows
 from support.spark.lake_rows import LakeRows, ns

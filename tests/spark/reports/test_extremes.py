@@ -2,9 +2,9 @@
 
 import pytest
 
-from spark.reports import REPORTS
-from spark.reports.engine import Engine
-from spark.reports.report import View
+from queue_report.reports import REPORTS
+from queue_report.reports.engine import Engine
+from queue_report.reports.report import View
 from support.spark.extreme_rows import NOW, extreme_rows
 from support.spark.lake_rows import ask, ns
 

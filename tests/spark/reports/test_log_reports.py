@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from spark.reports.duckdb_engine import DuckEngine
-from spark.reports.engine import Engine
-from spark.reports.report import View
+from queue_report.reports.duckdb_engine import DuckEngine
+from queue_report.reports.engine import Engine
+from queue_report.reports.report import View
 from support.spark.lake_rows import ask, ns
 from support.spark.logs.log_files import lines_of, write_files
 from support.spark.logs.log_lake import Lake

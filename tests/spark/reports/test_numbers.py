@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from spark.reports.engine import Engine
-from spark.reports.report import View
+from queue_report.reports.engine import Engine
+from queue_report.reports.report import View
 from support.spark.lake_rows import LakeRows, Seconds, ask, ns, utc
 
 T = 1_700_000_000

@@ -2,9 +2,9 @@
 
 import pytest
 
+from queue_report.reports.engine import Engine
+from queue_report.reports.report import View
 from queue_wire import logline
-from spark.reports.engine import Engine
-from spark.reports.report import View
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 
 T = 1_700_000_000

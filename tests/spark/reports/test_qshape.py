@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark.reports.engine import Engine
-from spark.reports.report import View
+from queue_report.reports.engine import Engine
+from queue_report.reports.report import View
 from support.plugins.amount import amount
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 from support.spark.queue_model import Life, add_lives, bucket, worlds

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark.reports import REPORTS
+from queue_report.reports import REPORTS
 from support.spark.report_docs import REPORTS_MD, document, written_examples
 
 pytestmark = pytest.mark.together

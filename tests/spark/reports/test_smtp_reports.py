@@ -3,12 +3,12 @@
 
 import pytest
 
+from queue_report.page.gather import statement
+from queue_report.reports.engine import Engine
+from queue_report.reports.report import View
 from queue_smtp.server_replies import BAD_CREDENTIALS, RELAYING_DENIED, SENDER_REFUSED
 from queue_smtpd.sessions import session_log as log
 from queue_wire.ids import pack_long_id
-from spark.page.gather import statement
-from spark.reports.engine import Engine
-from spark.reports.report import View
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 
 T = 1_700_000_000

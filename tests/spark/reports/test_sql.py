@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_base.errors import Permanent, Temporary
-from spark.commands.forms import print_result
-from spark.reports import REPORTS
-from spark.reports.choice import choose_engine, open_engine
-from spark.reports.duckdb_engine import DuckEngine
-from spark.reports.report import View
-from spark.reports.script import write_script
+from queue_report.commands.forms import print_result
+from queue_report.reports import REPORTS
+from queue_report.reports.choice import choose_engine, open_engine
+from queue_report.reports.duckdb_engine import DuckEngine
+from queue_report.reports.report import View
+from queue_report.reports.script import write_script
 from support.spark.lake_rows import LakeRows, ask, ns
 from support.spark.odd_rows import T, odd_rows
 from support.spark.packaged import pack
@@ -30,7 +30,7 @@ ALONE = """\
 import sys
 sys.modules.update(dict.fromkeys(("pyspark", "py4j", "numpy", "pyarrow", "pandas")))
 sys.path.insert(0, sys.argv[1])
-from spark.main import main
+from queue_report.main import main
 sys.exit(main(["queue-report", *sys.argv[2:]]))
 """
 
@@ -194,7 +194,7 @@ def test_an_engine_is_chosen_by_where_the_lake_is(monkeypatch: pytest.MonkeyPatc
 
 def test_duckdb_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, lake: Path) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    monkeypatch.delitem(sys.modules, "spark.reports.duckdb_engine")
+    monkeypatch.delitem(sys.modules, "queue_report.reports.duckdb_engine")
     with pytest.raises(Permanent, match=r"install it with bin/setup-suite DIRECTORY report"):
         open_engine(str(lake), "duckdb")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spark.runtime import archive as module
-from spark.runtime.archive import AGAIN, OLDEST, UNUSED, Archive, use_archive
-from spark.runtime.java import Java
+from queue_report.runtime import archive as module
+from queue_report.runtime.archive import AGAIN, OLDEST, UNUSED, Archive, use_archive
+from queue_report.runtime.java import Java
 
 # As Java does where it is to make an archive of its own classes.
 JAVA = """#!/bin/sh

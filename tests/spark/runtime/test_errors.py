@@ -3,7 +3,7 @@
 import pytest
 from pyspark.errors import PySparkException
 
-from spark.runtime.errors import java_reason, shorten
+from queue_report.runtime.errors import java_reason, shorten
 
 PY4J = """An error occurred while calling o57.listStatus.
 : org.apache.hadoop.fs.s3a.AWSBadRequestException: getFileStatus on s3a://mail

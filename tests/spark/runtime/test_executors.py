@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from queue_base.errors import Permanent, Temporary, Usage
-from spark.runtime import connect as connect_module
-from spark.runtime import executors
-from spark.runtime.executors import TASKS, cores, run_on_executors
-from spark.runtime.session import Sessions, start_session
+from queue_report.runtime import connect as connect_module
+from queue_report.runtime import executors
+from queue_report.runtime.executors import TASKS, cores, run_on_executors
+from queue_report.runtime.session import Sessions, start_session
 from support.spark.connect_server import ConnectServer
 from support.spark.standalone import Cluster
 
@@ -74,13 +74,13 @@ PROGRAM = """
 import logging, sys
 logging.getLogger().addHandler(logging.NullHandler())
 from queue_base.errors import Failure
-from spark.runtime.errors import JAVA_ERRORS, java_reason
-from spark.runtime.executors import cores, run_on_executors
-from spark.runtime.session import Sessions
-from spark.tables.columns import COLUMNS
+from queue_report.runtime.errors import JAVA_ERRORS, java_reason
+from queue_report.runtime.executors import cores, run_on_executors
+from queue_report.runtime.session import Sessions
+from queue_report.schema.columns import COLUMNS
 
 def double(number):
-    from spark.tables.columns import COLUMNS
+    from queue_report.schema.columns import COLUMNS
     return 2 * number, len(COLUMNS)
 
 def fail(number):

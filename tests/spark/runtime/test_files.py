@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.runtime.files import Entry, LocalFiles, as_os_error, local_path, open_files, store_settings
+from queue_report.runtime.files import Entry, LocalFiles, as_os_error, local_path, open_files, store_settings
 
 TEXT = b"0123456789" * 30_000
 
@@ -81,7 +81,7 @@ def test_files_are_written_once_and_removed(files: LocalFiles, tmp_path: Path) -
 def test_a_file_for_which_there_is_no_room_is_not_there() -> None:
     """A limit of the size of files is met as a full disk is: in the middle of a write."""
     script = (
-        "import os, resource, signal, tempfile; from spark.runtime.files import LocalFiles\n"
+        "import os, resource, signal, tempfile; from queue_report.runtime.files import LocalFiles\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
         "with tempfile.TemporaryDirectory() as top:\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Permanent
-from spark.runtime import java
-from spark.runtime.java import choose_java, java_release, wrap_java
+from queue_report.runtime import java
+from queue_report.runtime.java import choose_java, java_release, wrap_java
 
 
 def fake_java(directory: Path, version: str) -> Path:

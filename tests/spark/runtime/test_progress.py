@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark.runtime import progress as module
-from spark.runtime.progress import LiveProgress, Phase, describe
+from queue_report.runtime import progress as module
+from queue_report.runtime.progress import LiveProgress, Phase, describe
 
 
 class Screen(io.StringIO):

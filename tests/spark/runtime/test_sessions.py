@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Permanent, Temporary
-from spark.runtime import session as module
-from spark.runtime.java import say_how_java_ended
-from spark.runtime.session import Sessions
+from queue_report.runtime import session as module
+from queue_report.runtime.java import say_how_java_ended
+from queue_report.runtime.session import Sessions
 
 ROOT = Path(__file__).parents[3]
 # What Spark's own scripts run, but for Java.
@@ -109,8 +109,8 @@ def test_how_java_ended_is_said_in_words(code: int, said: str) -> None:
 KILLED = """
 import logging, os, signal
 logging.getLogger().addHandler(logging.NullHandler())
-from spark.runtime import session
-from spark.runtime.session import JAVA_OPTIONS, QUICK, Sessions
+from queue_report.runtime import session
+from queue_report.runtime.session import JAVA_OPTIONS, QUICK, Sessions
 from queue_base.errors import Temporary
 with Sessions("local[1]", {"spark.driver.memory": "600m"}) as sessions:
     print(sessions.get().version.count("."))

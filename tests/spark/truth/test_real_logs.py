@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.reports.choice import open_engine
+from queue_report.reports.choice import open_engine
 from support.plugins.saying import Say
 from support.spark.lake_rows import ask
 from support.spark.logs.log_account import Account

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from spark.watch.timetable import (
+from queue_report.watch.timetable import (
     BATCHES_MAX,
     LATEST_TIDY,
     LONGEST_PAUSE,

@@ -94,7 +94,7 @@ def test_a_disk_that_is_not_mounted_for_a_while_is_a_warning_and_comes_later(wat
 def test_arrow_takes_its_memory_from_the_system_unless_somebody_chose_otherwise(watched: Watched) -> None:
     code = f"""
 import atexit, sys
-from spark.main import main
+from queue_report.main import main
 def show():
     import pyarrow
     print(pyarrow.default_memory_pool().backend_name)
@@ -117,7 +117,7 @@ def test_logs_that_are_not_there_at_the_start_end_it_with_100(watched: Watched) 
 
 def test_a_page_that_no_engine_can_make_ends_it_at_its_start(watched: Watched, tmp_path: Path) -> None:
     script = (
-        "import importlib.util, sys; from spark.main import main; find = importlib.util.find_spec\n"
+        "import importlib.util, sys; from queue_report.main import main; find = importlib.util.find_spec\n"
         "importlib.util.find_spec = lambda name, *more: None if name in ('duckdb', 'pyspark') else find(name, *more)\n"
         "sys.exit(main(sys.argv))"
     )

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Failure, Permanent, Temporary
-from spark.lake.build import Summary
-from spark.lake.lake import LaterLake
-from spark.watch.clock import SystemClock, Wish
-from spark.watch.memory import give_back, parse_size, resident
-from spark.watch.watch import IDLE, Watch, Work
+from queue_report.lake.build import Summary
+from queue_report.lake.lake import LaterLake
+from queue_report.watch.clock import SystemClock, Wish
+from queue_report.watch.memory import give_back, parse_size, resident
+from queue_report.watch.watch import IDLE, Watch, Work
 
 
 class FakeClock:

@@ -10,8 +10,8 @@ import pytest
 
 from queue_base.errors import Permanent
 from queue_base.service_log import log_script
-from spark.main import main
-from spark.watch.service import run_script, write_service
+from queue_report.main import main
+from queue_report.watch.service import run_script, write_service
 from support.inject.qmail_queue import snapshot
 
 COMMAND = ["/opt/it's a/queue-report", "watch", "/var/log/a b", "--lake", "/srv/$lake"]

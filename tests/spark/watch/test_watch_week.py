@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from spark.lake.data_files import read_streams
-from spark.lake.lake import open_lake
+from queue_report.lake.data_files import read_streams
+from queue_report.lake.lake import open_lake
 from support.spark.logs.log_lake import rows_of_table
 from support.spark.watched_week import HOUR, RETRY, WEEK, hours, watch
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import click
 
 from queue_admin.main import group as queuectl
+from queue_report.main import group as queue_report
 from queue_wire.control.registry import FILES, HUP, ControlFile
-from spark.main import group as queue_report
 from support.manual.markdown import section
 from support.manual.mdoc import escape, literal, markdown, paragraph, words
 from support.processes.forked import BIN

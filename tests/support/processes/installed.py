@@ -16,7 +16,7 @@ FORMS = ("pip", "pip of Debian", "pip --editable", "setup-programs", "setup-prog
 def copy_packages(to: Path) -> None:
     """Copy the suite's packages with their bytecode, and with the libraries of the compiled form if this is that."""
     to.mkdir(exist_ok=True)
-    for path in ROOT.glob("queue_*"):
+    for path in [*ROOT.glob("queue_*"), ROOT / "spark/queue_report"]:
         if path.is_dir():
             shutil.copytree(path, to / path.name)
         else:
@@ -34,7 +34,7 @@ def install(top: Path, form: str) -> Path:
     others = [path for path in sys.path if path.endswith("site-packages")]
     programs = top / "bin"
     if "editable" in form:
-        others.insert(0, str(ROOT))
+        others[:0] = [str(ROOT), str(ROOT / "spark")]
     else:
         copies = packages.parent / ("dist-packages" if "Debian" in form else "site-packages")
         copy_packages(copies)

@@ -10,7 +10,7 @@ from typing import Self
 
 import pyspark
 
-from spark.runtime.java import choose_java
+from queue_report.runtime.java import choose_java
 from support.processes.suite import wait_until
 
 SPARK = Path(pyspark.__file__).parent

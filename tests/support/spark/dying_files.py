@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from spark.runtime.files import LocalFiles
+from queue_report.runtime.files import LocalFiles
 from support.spark.killed_build import Crash
 
 CHANGES = (

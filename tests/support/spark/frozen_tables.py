@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from spark.lake.build import Order, Runner, build
-from spark.runtime.progress import Progress
-from spark.tables.columns import COLUMNS
+from queue_report.lake.build import Order, Runner, build
+from queue_report.runtime.progress import Progress
+from queue_report.schema.columns import COLUMNS
 from support.spark.logs.log_lake import rows_of_table
 from support.spark.runner import InProcess
 

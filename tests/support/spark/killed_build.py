@@ -11,8 +11,8 @@ import sys
 import threading
 from pathlib import Path
 
-from spark.lake.build import Order, build
-from spark.runtime.progress import Progress
+from queue_report.lake.build import Order, build
+from queue_report.runtime.progress import Progress
 from support.spark.runner import InProcess
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,7 +64,7 @@ def build_and_tidy(logs: Path, lake: Path, progress: Progress) -> None:
 def run_and_kill(logs: Path, lake: Path, phase: str) -> int:
     """Run such a driver and wait for its end. Returns its exit code, -9 where it was killed."""
     words = [sys.executable, "-m", "support.spark.killed_build", str(logs), str(lake), phase]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/spark:{ROOT}/tests"}
     return subprocess.run(words, env=environment, timeout=280).returncode
 
 

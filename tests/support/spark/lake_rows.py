@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 
 import pyarrow
 
-from spark.lake.data_files import RowWriter
-from spark.lake.lake import make_lake
-from spark.match.rows import fill
-from spark.reports import REPORTS
-from spark.reports.duckdb_engine import DuckEngine
-from spark.reports.engine import Engine
-from spark.reports.report import View
-from spark.tables.columns import COLUMNS, OF_MESSAGE
+from queue_report.lake.data_files import RowWriter
+from queue_report.lake.lake import make_lake
+from queue_report.match.rows import fill
+from queue_report.reports import REPORTS
+from queue_report.reports.duckdb_engine import DuckEngine
+from queue_report.reports.engine import Engine
+from queue_report.reports.report import View
+from queue_report.schema.columns import COLUMNS, OF_MESSAGE
 from support.spark.logs.log_files import stamp
 from support.spark.matched import Stream
 

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark.match import Matcher, State
-from spark.match.lines import Lines
-from spark.match.rows import NAMES, Rows
-from spark.tables.arrow import ARROW
+from queue_report.match import Matcher, State
+from queue_report.match.lines import Lines
+from queue_report.match.rows import NAMES, Rows
+from queue_report.schema.arrow import ARROW
 from support.spark.logs.log_rows import DeliveryRow, IntervalRow, MessageRow, QuarantineRow, Truth
 
 ROW = TypeVar("ROW", MessageRow, DeliveryRow, IntervalRow)

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
-from spark.runtime.files import STORE_SETTING, open_files
+from queue_report.runtime.files import STORE_SETTING, open_files
 from support.processes.suite import wait_until
 
 BUCKET = "s3://mail"

@@ -20,7 +20,7 @@ _UNUSED = re.compile(r"/(tests|include|__pycache__)$")
 # bin/queue-report, which spark-submit takes only under a name that ends in .py; and it says where its code is from.
 MAIN = """
 import sys
-from spark import main
+from queue_report import main
 print("code:", main.__file__)
 sys.exit(main.main(sys.argv))
 """
@@ -30,12 +30,13 @@ def pack(top: Path) -> tuple[Path, Path]:
     """Make the zip file, of what setup.cfg says that a wheel has, and the main program in `top`; return their paths."""
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
-    code, main = top / "queue_suite.zip", top / "queue_report.py"
+    code, main = top / "queue_suite.zip", top / "queue-report.py"
     with zipfile.ZipFile(code, "w") as archive:
         for package in settings["options"]["packages"].split():
-            for path in sorted((ROOT / package.replace(".", "/")).rglob("*")):
-                if path.suffix in (".py", ".sql", ".css") and str(path.relative_to(ROOT)) not in archive.namelist():
-                    archive.write(path, path.relative_to(ROOT))
+            root = ROOT / "spark" if package.startswith("queue_report") else ROOT
+            for path in sorted((root / package.replace(".", "/")).rglob("*")):
+                if path.suffix in (".py", ".sql", ".css") and str(path.relative_to(root)) not in archive.namelist():
+                    archive.write(path, path.relative_to(root))
     main.write_text(MAIN)
     return code, main
 

@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from spark.reports import REPORTS
-from spark.reports.report import Report
+from queue_report.reports import REPORTS
+from queue_report.reports.report import Report
 
 REPORTS_MD = Path(__file__).parents[3] / "docs" / "reports.md"
 WIDTH = 118
@@ -59,7 +59,7 @@ Besides the functions that DuckDB or Spark has, there are `seconds(ns)`, exact s
 b)`, with nine digits. What the reports are made of has names too: `lives` (all messages, those that wait too),
 `attempts` (all deliveries, those in flight too), `ended_messages` and `ended_deliveries` (as qmailanalog counts them),
 `received` and `waiting` (messages that were received, and that wait), `handed_in` (messages of queue-smtpd, each with
-its life in the queue). spark/reports/views/ has their texts.
+its life in the queue). spark/queue_report/reports/views/ has their texts.
 
 The reports from `overall` to `sendmail` are qmailanalog's, with its names and its rules: a message is born at its
 `info` line, a mangled report is a deferral, addresses are folded to lower case, and a message counts when it has ended

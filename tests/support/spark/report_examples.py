@@ -4,13 +4,13 @@ import io
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from queue_report.commands.forms import print_result
+from queue_report.reports import REPORTS
+from queue_report.reports.report import View
 from queue_smtp.server_replies import BAD_CREDENTIALS, MESSAGE_REFUSED, RELAYING_DENIED, UNKNOWN_RECIPIENT
 from queue_smtpd.sessions import session_log as log
 from queue_wire import logline
 from queue_wire.ids import pack_long_id
-from spark.commands.forms import print_result
-from spark.reports import REPORTS
-from spark.reports.report import View
 from support.spark.lake_rows import LakeRows
 
 # 2026-11-20 09:00:00 UTC.

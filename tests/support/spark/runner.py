@@ -4,8 +4,8 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from spark.runtime.executors import cores, run_on_executors
-from spark.runtime.progress import Progress
+from queue_report.runtime.executors import cores, run_on_executors
+from queue_report.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,7 +15,10 @@ Result = TypeVar("Result")
 
 
 class InProcess:
-    """See spark.lake.build.Runner, and spark.runtime.session.Sessions. ran: how many stages it had to run."""
+    """See queue_report.lake.build.Runner, and queue_report.runtime.session.Sessions.
+
+    ran: how many stages it had to run.
+    """
 
     begun = False
     last_used = 0.0

@@ -4,7 +4,7 @@ import functools
 
 from pyspark.sql import SparkSession
 
-from spark.runtime.session import start_session
+from queue_report.runtime.session import start_session
 from support.plugins.amount import amount
 
 _INTERPRETED = {

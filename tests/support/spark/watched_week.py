@@ -23,11 +23,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spark.lake.build import Order
-from spark.watch.clock import Wish
-from spark.watch.lake_work import LakeWork
-from spark.watch.memory import SYSTEM_MEMORY, resident
-from spark.watch.watch import Watch
+from queue_report.lake.build import Order
+from queue_report.watch.clock import Wish
+from queue_report.watch.lake_work import LakeWork
+from queue_report.watch.memory import SYSTEM_MEMORY, resident
+from queue_report.watch.watch import Watch
 from support.spark.runner import InProcess
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -197,7 +197,7 @@ def watch(top: Path, minutes: int, log: Path, rotated: int | None = None) -> "su
     """Run the program; what it prints goes to the end of `log`."""
     words = [sys.executable, "-m", "support.spark.watched_week", str(top), str(minutes)]
     words += [] if rotated is None else [str(rotated)]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests", SYSTEM_MEMORY[0]: SYSTEM_MEMORY[1]}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/spark:{ROOT}/tests", SYSTEM_MEMORY[0]: SYSTEM_MEMORY[1]}
     with open(log, "ab") as out:
         return subprocess.Popen(words, env=environment, stdout=out, stderr=out)
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from spark.tables.columns import COLUMNS
+from queue_report.schema.columns import COLUMNS
 from support.spark.logs.log_files import stamp
 from support.spark.logs.log_lake import Lake
 

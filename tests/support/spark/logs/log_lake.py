@@ -4,12 +4,12 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from spark.lake.build import Order, Summary, build
-from spark.lake.data_files import read_files
-from spark.lake.lake import date_of, open_lake
-from spark.runtime.progress import Progress
-from spark.tables.arrow import ARROW
-from spark.tables.columns import COLUMNS
+from queue_report.lake.build import Order, Summary, build
+from queue_report.lake.data_files import read_files
+from queue_report.lake.lake import date_of, open_lake
+from queue_report.runtime.progress import Progress
+from queue_report.schema.arrow import ARROW
+from queue_report.schema.columns import COLUMNS
 from support.spark.logs.log_rows import DeliveryRow, IntervalRow, MessageRow, QuarantineRow, Truth
 from support.spark.runner import InProcess
 

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spark.logs.reading import Reading
-from spark.match.lines import Lines
-from spark.runtime.files import LocalFiles
+from queue_report.logs.reading import Reading
+from queue_report.match.lines import Lines
+from queue_report.runtime.files import LocalFiles
 
 
 class ReadLine(NamedTuple):

@@ -2,7 +2,7 @@
 
 It is as simple as it can be, and slow. On logs that are whole it must agree with the simulation, which knows better;
 so it can be believed on damaged ones, of which nobody else knows what is right. Rules:
-docs/logs.md, spark/tables/columns.py.
+docs/logs.md, spark/queue_report/schema/columns.py.
 """
 
 import re

@@ -3,7 +3,7 @@
 import math
 import random
 
-from spark.page.data import (
+from queue_report.page.data import (
     AGES,
     UNTRIED,
     Alert,
@@ -27,7 +27,7 @@ from spark.page.data import (
     Stream,
     Waiting,
 )
-from spark.page.scales import make_bins
+from queue_report.page.scales import make_bins
 
 START = 1_772_323_200.0  # 2026-03-01
 DAY = 86_400.0

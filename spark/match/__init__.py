@@ -1,9 +1,0 @@
-"""Matching: from the lines of a stream, and what was open before them, to rows, and what is open after them.
-
-No Spark and no files: lines come as bytes, rows are Arrow's.
-"""
-
-from spark.match.matcher import Matcher
-from spark.match.state import State
-
-__all__ = ["Matcher", "State"]

@@ -1,0 +1,108 @@
+"""Rows of the tables as the matcher gives them: Arrow record batches, made of columns of Python values or of arrays."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from queue_report.schema.arrow import ARROW
+
+NAMES = (
+    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "filters", "stored", "runs",
+    "quarantine", "lines",
+)  # fmt: skip
+# By table (NAMES): rows in the columns of queue_report.schema.arrow.ARROW, None for no row.
+Rows: TypeAlias = dict[str, pa.RecordBatch | None]
+Columns: TypeAlias = dict[str, Any]
+
+FACTS = ("qp", "uid", "sender", "bytes", "birth_ns", "info_ns")
+LEVEL = ("local_now", "local_limit", "remote_now", "remote_limit")
+TEXT_MAX = 1000  # Characters that are kept of a line that is text.
+_DAY = 86_400_000_000_000
+
+
+def add_facts(columns: Columns, facts: Sequence[tuple[Any, ...]]) -> None:
+    """Add the columns of what `info` tells of messages."""
+    for place, name in enumerate(FACTS):
+        columns[name] = column_of(facts, place)
+
+
+def column_of(rows: Sequence[tuple[Any, ...]], place: int) -> list[Any]:
+    """Return one value of each row. (zip(*rows) makes an object for each row, which costs several times as much.)"""
+    return [row[place] for row in rows]
+
+
+def add_address(columns: Columns, addresses: Sequence[bytes]) -> None:
+    """Add channel, recipient and domain of addresses, such as `remote R`."""
+    columns["channel"] = ["remote" if one[0] == 114 else "local" for one in addresses]
+    recipients = [one[one.index(b" ") + 1 :] for one in addresses]
+    columns["recipient"] = recipients
+    columns["domain"] = [domain_of(one) for one in recipients]
+
+
+def domain_of(recipient: bytes) -> bytes:
+    """Return what follows the last @, in lower case; empty for none."""
+    place = recipient.rfind(b"@") + 1
+    if not place:
+        return b""
+    domain = recipient[place:]
+    return domain.lower() if domain.isascii() else domain.decode().lower().encode()
+
+
+def fill(table: str, columns: Mapping[str, Any], constant: Mapping[str, str], size: int) -> pa.RecordBatch:
+    """Return rows of a table. columns: sequences, numpy's arrays or Arrow's; texts may be UTF-8. What is missing is
+    null, but for times and `date`, which follow from nanoseconds. constant: columns with one value."""
+    made: dict[str, pa.Array] = {}
+    schema = ARROW[table]
+    for column in schema:
+        name = column.name
+        if name in columns:
+            made[name] = _array(columns[name], column.type)
+        elif name in constant:
+            made[name] = pa.repeat(pa.scalar(constant[name], column.type), size)
+    for column in schema:
+        name = column.name
+        if name not in made and f"{name}_ns" in made:
+            made[name] = _scale(made[f"{name}_ns"], 1000, pa.int64()).cast(column.type)
+        elif name == "date":
+            made[name] = _scale(_dated(made), _DAY, pa.int32()).cast(column.type)
+        elif name not in made:
+            made[name] = pa.nulls(size, column.type)
+    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
+    if kind == pa.string() and not isinstance(values, np.ndarray) and len(values) and not isinstance(values[0], str):
+        try:
+            # Their UTF-8 is checked as a whole, which costs less.
+            return pa.array(values, pa.binary()).cast(kind)
+        except pa.ArrowTypeError:
+            pass
+    return pa.array(values, kind)
+
+
+def _dated(made: Mapping[str, pa.Array]) -> pa.Array:
+    """Return the nanoseconds that a row is dated by."""
+    if "done_ns" in made:
+        done = made["done_ns"]
+        return done if not done.null_count or "start_ns" not in made else done.fill_null(0).to_numpy() + _starts(made)
+    return made["at_ns"] if "at_ns" in made else made["time_ns"]
+
+
+def _starts(made: Mapping[str, pa.Array]) -> NDArray[np.int64]:
+    """Return the start of each row that has no end, 0 for others."""
+    starts: NDArray[np.int64] = made["start_ns"].fill_null(0).to_numpy()
+    return np.where(made["done_ns"].is_null().to_numpy(zero_copy_only=False), starts, 0)
+
+
+def _scale(nanoseconds: pa.Array | NDArray[np.int64], unit: int, kind: pa.DataType) -> pa.Array:
+    """Return whole units of nanoseconds, rounded down; null where they are."""
+    if isinstance(nanoseconds, np.ndarray):
+        return pa.array(nanoseconds // unit, kind)
+    mask = nanoseconds.is_null().to_numpy(zero_copy_only=False) if nanoseconds.null_count else None
+    values = nanoseconds.fill_null(0).to_numpy() if mask is not None else nanoseconds.to_numpy()
+    return pa.array(values // unit, kind, mask=mask)
