@@ -24,9 +24,9 @@ import numpy as np
 
 from queue_report.logs import packed
 from queue_report.logs.streams import SourceError, choose_logs
-from queue_report.match.grammar import parse_event
+from queue_report.match.grammar import is_line
 from queue_report.match.lines import Lines
-from queue_report.match.stamps import IS_STAMPED, STAMP
+from queue_report.match.stamps import IS_STAMPED
 from queue_report.match.text import escape
 from queue_report.runtime.files import Entry, Files
 
@@ -482,7 +482,7 @@ class Reading:
         """Return the line that is carried: it was cut short."""
         line, self._carried = self._carried, b""
         # A logger completes a file before it calls it .s: what ends there without a newline was written so.
-        whole = packed.base_name(self._last).endswith(".s") and _is_line(line)
+        whole = packed.base_name(self._last).endswith(".s") and is_line(line)
         known = self._known.get(self._last)
         number = known.lines + 1 if known else 1
         return _one_line(line[:LINE_MAX], self._name(self._last), number, not whole)
@@ -551,10 +551,6 @@ def _go_to(file: BinaryIO, log: _Log, place: int) -> None:
         _skip(file, place)
     else:
         file.seek(place)
-
-
-def _is_line(line: bytes) -> bool:
-    return IS_STAMPED.match(line) is not None and parse_event(line[STAMP:]) is not None
 
 
 def _one_line(line: bytes, file: str, number: int | None, torn: bool) -> Lines:
