@@ -65,6 +65,8 @@ QUIET = {
     "spark.python.authenticate.socketTimeout": "120s",
     # Not the class that looks for a second file of check sums beside each file.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # Spark makes this directory for a report, as `spark-warehouse` where the command runs, and nothing is put into it.
+    "spark.sql.warehouse.dir": Path(tempfile.gettempdir()).as_uri(),
 }
 # And an embedded one: nothing of it can be reached from another machine, and nothing is left in the directory.
 EMBEDDED = {
