@@ -42,7 +42,7 @@ def test_a_wrong_order_to_spark_is_told_in_one_line(case: str, tmp_path: Path) -
 
 def test_spark_makes_no_directory_where_a_command_runs(spark: SparkSession) -> None:
     """It makes its warehouse for the first function or table that a report asks its catalog for."""
-    place = local_path(spark.conf.get("spark.sql.warehouse.dir"))
+    place = local_path(spark.conf.get("spark.sql.warehouse.dir") or "")
     before = os.listdir()
     spark.catalog.listTables()
     assert os.listdir() == before
