@@ -113,7 +113,7 @@ class QueueSend:
         )  # fmt: skip
         backlog = Backlog(layout, messages.found, messages.discover, messages.all_found, budget, shutdown, retry)
         rereads = Rereads(config, channels, todo, intake, local_daemon, remote_daemons, log, keeper)
-        orders = Orders(messages, cleaner, log, clock, config, retry, todo.send_reread, commands.resubmit)
+        orders = Orders(messages, log, clock, config, retry, todo.send_reread, commands.resubmit)
         figures = FigureList(counters, messages, cleaner, clock, disk, log)
         queries = Queries(messages, cleaner, clock, config, figures, lambda: todo.settings)
         admin = AdminSocket(home, orders, queries, rereads, log, shutdown)

@@ -14,11 +14,11 @@ from queue_base.daemon.clock import Clock
 from queue_base.durable import Commit
 from queue_base.errors import reason as why
 from queue_base.queue import hold_marks as marks
-from queue_send.cleaner import Cleaner
 from queue_send.config import ConfigFiles
 from queue_send.disk_retry import DiskRetry
 from queue_send.log import Log
 from queue_send.messages.life_cycle import Messages
+from queue_send.messages.transitions import MARKED, MessageEvent, MessageState
 from queue_wire import logline
 from queue_wire.address import address_key
 from queue_wire.admin import socket as wire
@@ -123,7 +123,6 @@ class Orders:
     def __init__(
         self,
         messages: Messages,
-        cleaner: Cleaner,
         log: Log,
         clock: Clock,
         config: ConfigFiles,
@@ -134,8 +133,6 @@ class Orders:
         self._messages = messages
         self._store = messages.store
         self._layout = messages.store.layout
-        self._bouncer = messages.bouncer
-        self._cleaner = cleaner
         self._log = log
         self._clock = clock
         self._config = config
@@ -156,7 +153,7 @@ class Orders:
         if self._classify(selected, request, answer):
             return
         for message in selected.messages:
-            self._store.envelopes.forget(message)
+            self._store.records.forget(message)
         if request.command in _FLUSHES:
             answer(self._flush(selected, request.selector))
         elif request.command == wire.RELEASE:
@@ -190,7 +187,7 @@ class Orders:
                 self.carry_out(request, answer, self._clock.now())
 
         for message in list(left):
-            self._store.classify_first(message, partial(then, message))
+            self._store.classify_first(message, MessageEvent.WANTED, partial(then, message))
         return True
 
     def wait(self, now: float) -> float:
@@ -238,7 +235,7 @@ class Orders:
             marks.leave_todo(self._layout, message, commit)
 
         def then(message: int) -> None:
-            self._messages.delete_in_todo(message)
+            self._messages.hold(message, HoldOrder.DELETE)
             self._resubmit(message)
 
         for message in late:
@@ -247,7 +244,10 @@ class Orders:
 
     def _birth_of(self, message: int) -> int | None:
         """Return the birth of a message that has not ended."""
-        return None if self._cleaner.holds(message) else marks.birth_of(self._layout, message)
+        return None if self._has_ended(message) else marks.birth_of(self._layout, message)
+
+    def _has_ended(self, message: int) -> bool:
+        return self._messages.state(message) in (MessageState.REMOVING, MessageState.LOST)
 
     def _resubmit_those(self, selected: Selected, everything: bool) -> Response:
         if everything:
@@ -275,7 +275,7 @@ class Orders:
     def _flush(self, selected: Selected, selector: RecipientSelector) -> Response:
         messages = self._messages
         for message in selected.messages:
-            if message in self._store.held and messages.order_of(message) is None:
+            if self._is_held(message) and messages.order_of(message) is None:
                 selected.note(ON_HOLD, message, marks.STAYS_HELD)
         free = self._those(selected.messages, self._store.may_be_tried, selected)
         if not selector.any:
@@ -330,7 +330,7 @@ class Orders:
         return [message for message in selected.messages if not self._messages.changes.holds(message)]
 
     def _mark(self, selected: Selected, new: HoldMark, answer: Answer) -> None:
-        bouncing = {message for message in selected.messages if self._bouncer.holds(message)}
+        bouncing = {message for message in selected.messages if self._is_bouncing(message)}
         work = self._those(self._free(selected), lambda message: self._may_mark(message, new.order, selected), selected)
 
         unrecorded: set[int] = set()
@@ -346,11 +346,11 @@ class Orders:
 
         def then(message: int) -> None:
             self._messages.hold(message, new.order)
-            if message in unrecorded and not self._cleaner.holds(message):
+            if message in unrecorded and not self._has_ended(message):
                 selected.note(NEWS, message, NO_ROOM)
 
         def refused(message: int) -> None:
-            if message not in self._store.held:
+            if not self._is_held(message):
                 self._log.put(logline.release_message(message))
             if message in bouncing:
                 self._messages.bounce_again(message)  # To delete the message, its bounce was cancelled.
@@ -359,25 +359,35 @@ class Orders:
             self._log.put(_line_of(message, new))
         self._change(work, selected.notes, answer, write, then, refused)
 
+    def _is_held(self, message: int) -> bool:
+        """Return whether a message has a mark in hold/. One in corrupt/ may have that, too. Raises OSError."""
+        state = self._messages.state(message)
+        if state is MessageState.PARKED:
+            return marks.is_marked(self._layout, "hold", message)
+        return state in MARKED
+
+    def _is_bouncing(self, message: int) -> bool:
+        return self._messages.state(message) is MessageState.BOUNCING
+
     def _may_mark(self, message: int, order: HoldOrder | None, selected: Selected) -> bool:
         given = self._messages.order_of(message)
         if given is not None and order in (None, HoldOrder.BOUNCE_SOME):
             selected.note(TROUBLE, message, given.value.decode())
             return False
-        if order is None and message in self._store.held:
+        if order is None and self._is_held(message):
             selected.note(ON_HOLD, message, marks.KEEPS_REASON)
             return False
         if given is not None and given == order:
-            self._messages.carry_out_order(message, self._clock.now())
+            self._messages.carry_out_order(message)
             return False
         if order != HoldOrder.DELETE:
-            if self._bouncer.holds(message):
+            if self._is_bouncing(message):
                 selected.note(NEWS, message, "nothing is left of it but its bounce, which is on its way")
                 return False
             if order is not None and marks.is_marked(self._layout, "corrupt", message):
                 selected.note(TROUBLE, message, "it is corrupt and cannot be bounced; release or delete it")
                 return False
-        elif not self._bouncer.drop(message):
+        elif not self._messages.cancel_bounce(message):
             selected.note(TROUBLE, message, "its bounce is being injected")
             return False
         return True
@@ -429,9 +439,9 @@ class Orders:
         birth = int((now + self._clock.ahead) * 1_000_000)
 
         def may_change(message: int) -> bool:
-            if message in self._store.parked or self._store.is_waiting_in_todo(message):
+            if self._messages.state(message) is MessageState.PARKED or self._store.is_waiting_in_todo(message):
                 selected.note(TROUBLE, message, "it is not classified, or corrupt, and cannot have a new birth")
-            elif self._messages.order_of(message) is not None or self._bouncer.holds(message):
+            elif self._messages.order_of(message) is not None or self._is_bouncing(message):
                 selected.note(TROUBLE, message, "it is about to end")
             else:
                 return True
@@ -446,7 +456,7 @@ class Orders:
             new = pack_long_id(message, birth)
             self._log.put(logline.requeue_message(message, selected.names[message], new))
             selected.note(NEWS, message, f"is {new} now")
-            if message not in self._store.held:
+            if not self._is_held(message):
                 self._messages.make_due(message)
                 self._messages.withdraw(message, self._clock.now())
 

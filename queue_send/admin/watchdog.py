@@ -382,7 +382,7 @@ class Watchdog:
         `stamp` is the expected next attempt; if the file has another one, that has another entry in the backlog.
         """
         store, clock = self._messages.store, self._clock
-        if message in store.held or message in store.parked:
+        if store.is_marked(message):
             return None
         try:
             due = store.due(message, kind)

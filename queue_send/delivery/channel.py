@@ -26,10 +26,11 @@ from queue_send.delivery.delivery_daemon import DeliveryDaemon, choose_daemon
 from queue_send.delivery.loading import AT_ONCE, Loader, NotRead, Step
 from queue_send.delivery.result_writer import ResultWriter
 from queue_send.delivery.verdicts import Verdicts
-from queue_send.events import Corrupt, Events, NoneInFlight, NoneLeft
+from queue_send.events import Events, Happened
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
 from queue_send.messages.message_files import Piece, Store
+from queue_send.messages.transitions import MessageEvent
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import (
     Action,
@@ -239,7 +240,7 @@ class Channel:
         return not self._loader.flushes.full
 
     def withdraw(self, message: int, now: float) -> None:
-        """Prevent further starts of a message. If it is loaded, NoneInFlight follows."""
+        """Prevent further starts of a message. If it is loaded, WITHDRAWN follows."""
         self._carry_out(self.scheduler.withdraw(message, now), now)
 
     def forget(self, message: int) -> None:
@@ -373,9 +374,9 @@ class Channel:
         if found is None:
             return False
         message, stamp = found
-        if self._cleaner.holds(message) or message in self._none_left:
-            # The administrator has deleted it, and queue-clean has still to do so. Or it ends in this turn; if the disk
-            # has refused a DONE mark, its file shows a recipient that has the message.
+        if message in self._none_left:
+            # It ends in this turn. If the disk has refused a DONE mark, its file shows a recipient that has the
+            # message.
             self.scheduler.cancel_load(message)
             return True
         try:
@@ -407,9 +408,9 @@ class Channel:
 
     def _report_corrupt(self, message: int, why: str) -> None:
         """Report a message with a malformed file, once; neither channel starts anything of it from now on."""
-        if message not in self._store.parked:
-            self._store.parked.add(message)
-            self._events.append(Corrupt(message, why))
+        if message not in self._store.malformed:
+            self._store.malformed.add(message)
+            self._events.append(Happened(MessageEvent.CORRUPT, message, why))
 
     def _load_long(self, now: float) -> None:
         """Do some steps of loading messages that have many recipients."""
@@ -505,7 +506,7 @@ class Channel:
             elif isinstance(action, Withdrawn):
                 self._loader.forget(action.attempt.message)
                 self._delays.forget(action.attempt.message)
-                self._events.append(NoneInFlight(action.attempt.message, self.kind))
+                self._events.append(Happened(MessageEvent.WITHDRAWN, action.attempt.message, self.kind))
             elif isinstance(action, Dead):
                 self._log.put(logline.destination_dead(action.nexthop, action.interval, action.suspended))
             elif isinstance(action, Alive):
@@ -531,7 +532,7 @@ class Channel:
             self._set_next_attempt(attempt, now)
         else:
             self._none_left.add(attempt.message)
-            self._events.append(NoneLeft(attempt.message, self.kind))
+            self._events.append(Happened(MessageEvent.CHANNEL_DONE, attempt.message, self.kind))
 
     def _set_next_attempt(self, attempt: Attempt, now: float, flushes: int | None = None) -> None:
         """Set the next attempt in the message's file. `flushes` is what self._flushes was when the attempt ended."""
@@ -546,7 +547,7 @@ class Channel:
             if classified:
                 self._set_next_attempt(attempt, now, since)
 
-        if self._store.classify_first(message, then):
+        if self._store.classify_first(message, MessageEvent.DEFERRED, then):
             return
         schedule = self._config.current.retry
         due = next_attempt(schedule, attempt.birth, int(now), SKIPS[self.kind], random.random)

@@ -21,6 +21,7 @@ from queue_send.delivery.result_writer import ResultWriter
 from queue_send.log import Log
 from queue_send.messages.bounce_file import FailedRecipient, append_failures
 from queue_send.messages.message_files import Store
+from queue_send.messages.transitions import MessageEvent
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt, Entry
 from queue_wire import logline
@@ -129,7 +130,7 @@ class Verdicts:
                 offset, address = entry.recipients[index]
                 deferred.append((offset, text))
                 self._delays.keep_text(entry.attempt, self._config.current.shown(self._kind, address), text, now)
-        if deferred and entry.attempt.message not in self._store.absent:
+        if deferred and not self._store.is_lost(entry.attempt.message):
             self._results.keep(entry.attempt.message, self._kind, entry.nexthop, deferred, now)
         self._counters.end_job(now - entry.started, now - entry.attempt.birth, len(verdicts), result.done)
 
@@ -149,7 +150,7 @@ class Verdicts:
 
     def suspend(self, entry: Entry, now: float) -> None:
         """Keep, as the last result of recipients that are deferred without an attempt, that their nexthop is dead."""
-        if entry.attempt.message in self._store.absent:
+        if self._store.is_lost(entry.attempt.message):
             return
         text = suspension(entry.nexthop, self.failure(entry.nexthop))
         deferred = [(offset, text) for offset, _ in entry.recipients]
@@ -229,7 +230,7 @@ class Verdicts:
     def _write(self, failed: list[FailedItem]) -> None:
         """Have the disk thread append failures to bounce/; `apply` returns their entries when they are safe."""
         failed = self._put_off(failed)
-        gone = dict.fromkeys(result for result, _, failure in failed if failure.message in self._store.absent)
+        gone = dict.fromkeys(result for result, _, failure in failed if self._store.is_lost(failure.message))
         if gone:
             self._written += gone
             failed = [item for item in failed if item[0] not in gone]
@@ -258,7 +259,7 @@ class Verdicts:
 
         failures = [failure for _, _, failure in failed]
         for failure in failures:
-            self._store.envelopes.forget(failure.message)
+            self._store.records.forget(failure.message)
         self._log.flush()
         self._disk.submit(work, written)
 
@@ -276,7 +277,7 @@ class Verdicts:
             else:
                 later.setdefault(message, []).append(item)
         for message, items in later.items():
-            self._store.classify_first(message, partial(self._write_classified, items))
+            self._store.classify_first(message, MessageEvent.FAILED, partial(self._write_classified, items))
         return now
 
     def _write_classified(self, failed: list[FailedItem], classified: bool) -> None:

@@ -20,11 +20,12 @@ from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.reports.bounce_report import BounceFacts, compose_steps
 from queue_send.config import ConfigFiles
-from queue_send.events import Corrupt, Events, MayEnd
+from queue_send.events import Events, Happened
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
 from queue_send.messages.bounce_file import read_failures
 from queue_send.messages.message_files import Store
+from queue_send.messages.transitions import MessageEvent
 from queue_send.notify.notifier import Notifier, OwnMail, Steps, Task
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
@@ -58,16 +59,6 @@ class Bouncer(Notifier):
         super().__init__(home, store, log, clock, config, budget, shutdown, events, AT_ONCE)
         self._disk = disk
         self._again: list[tuple[float, Task]] = []
-
-    def accept(self, message: int) -> bool:
-        """Have a bounce injected if a message, which has no recipients left, has failures; return whether it has.
-
-        Raises OSError.
-        """
-        if not self._store.has_failures(message):
-            return False
-        self._accept(message)
-        return True
 
     def again_at(self, message: int) -> float | None:
         """Return when a bounce that could not be injected is tried again; None for any other."""
@@ -105,7 +96,7 @@ class Bouncer(Notifier):
 
     def _unreadable(self, message: int, why: str) -> None:
         del self._tasks[message]
-        self._events.append(Corrupt(message, why))
+        self._events.append(Happened(MessageEvent.CORRUPT, message, why))
 
     def _compose(self, message: int, now: float) -> Steps:
         """Read the failures of a message, composes their bounce. Raises OSError, FormatError."""
@@ -158,4 +149,4 @@ class Bouncer(Notifier):
             self._store.drop(path)
         except OSError as error:
             self._log.warning(f"unable to remove {path}: {reason(error)}; queue-clean will")
-        self._events.append(MayEnd(message))
+        self._events.append(Happened(MessageEvent.BOUNCED, message))

@@ -137,7 +137,7 @@ class Notifier(ABC):
     def _is_current(self, task: Task) -> bool:
         return self._tasks.get(task[0]) == task
 
-    def _accept(self, message: int) -> None:
+    def accept(self, message: int) -> None:
         """Have a mail about a message composed and injected, if there is none yet."""
         if message not in self._tasks:
             self._count += 1

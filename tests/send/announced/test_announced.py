@@ -22,6 +22,7 @@ from queue_base.queue.marks_file import LeftMarks, MarksFile
 from queue_send.admin.orders import CLASSIFY_WAIT, Orders
 from queue_send.disk_retry import DiskRetry
 from queue_send.messages import announced as module
+from queue_send.messages.transitions import MessageEvent
 from queue_wire.admin.socket import HOLD, TROUBLE, Request, Response
 from queue_wire.files.hold_mark import HoldOrder, order_mark
 from queue_wire.files.marks import DoneMarks, identify
@@ -179,7 +180,7 @@ def test_a_bounce_order_does_not_go_on_with_the_next_message_of_its_number(home:
     message = classified_message(home, remote=TWO)
     loop.messages.hold(message, HoldOrder.BOUNCE)
     assert loop.messages.is_returning(message)
-    loop.messages.end(message)  # Its last recipients were just done, and its bounce was sent.
+    loop.messages.happened(MessageEvent.END, message)  # Its last recipients were just done, and its bounce was sent.
     assert not loop.messages.is_returning(message)
     loop.settle()
     assert remote_file(home, message).exists()  # It may be the next message's.
@@ -236,7 +237,7 @@ def test_a_delivery_that_ends_while_its_message_is_being_classified_is_marked_in
     home: Home, loop: Loop
 ) -> None:
     message = announce(home, loop)
-    loop.messages.store.classify_first(message, lambda _: None)
+    loop.classify(message)
     loop.settle()
     assert asked(loop) == [pack_request(ClassifyRequest(message, 0))]
     report(loop, TWO[1], b"Kdone")
@@ -259,7 +260,7 @@ def test_a_file_of_a_channel_that_is_done_and_that_the_disk_keeps_is_removed_lat
     notice = found._replace(recipients=[(REMOTE, TWO[0]), (LOCAL, TWO[1])])
     loop.messages.arrive(notice, loop.clock.now())
     loop.settle()
-    loop.messages.store.classify_first(message, lambda _: None)
+    loop.classify(message)
     loop.settle()
     report(loop, TWO[0], b"Kdone")
     write_files(home, notice._replace(recipients=notice.recipients[:1]))
@@ -293,7 +294,7 @@ def test_a_file_of_a_channel_that_is_done_and_that_the_disk_keeps_is_removed_lat
 
 def test_a_message_that_ends_while_it_is_being_classified_ends_after_that(home: Home, loop: Loop) -> None:
     message = announce(home, loop, TWO[:1])
-    loop.messages.store.classify_first(message, lambda _: None)
+    loop.classify(message)
     loop.settle()
     report(loop, TWO[0], b"Kdone")
     assert not loop.cleaner._asked
@@ -304,7 +305,7 @@ def test_a_message_that_ends_while_it_is_being_classified_ends_after_that(home: 
 def test_of_a_message_that_has_left_todo_nothing_more_is_tried(home: Home, loop: Loop) -> None:
     Path(home.control, "concurrencyremote").write_text("1\n")
     message = announce(home, loop)
-    loop.messages.store.classify_first(message, lambda _: None)
+    loop.classify(message)
     loop.settle()
     os.unlink(open_layout(home.queue).todo(message))
     loop.messages.answer(ClassifyAnswer(message, False))
@@ -488,7 +489,7 @@ def test_at_the_exit_nothing_is_done_for_a_message_whose_files_somebody_has_remo
 def test_a_message_on_hold_is_classified_and_not_started(home: Home, loop: Loop) -> None:
     message = queue_message(home, TWO)
     Path(open_layout(home.queue).hashed("hold", message)).write_bytes(b"why\n")
-    loop.messages.store.held.add(message)
+    loop.messages.hold_new(message)
     loop.messages.arrive(notice_of(home, message), loop.clock.now())
     loop.settle()
     assert asked(loop) == [pack_request(ClassifyRequest(message, 0))] and not loop.jobs
@@ -543,7 +544,7 @@ def test_while_new_mail_is_left_it_is_soon_looked_whether_it_is_to_be_classified
     assert loop.sent == [ANNOUNCE, LEAVE]
     # The answers do not come: the disk refuses queue-todo the files.
     for message in waiting:
-        loop.messages.store.classify_first(message, lambda classified: None)
+        loop.classify(message)
     loop.settle()
     assert len(asked(loop)) == 4
     assert loop.announced.prepare(select.poll(), loop.clock.now()) <= 5.0
@@ -624,7 +625,7 @@ def test_two_failures_of_one_job_end_it_once(home: Home, loop: Loop) -> None:
 
 def test_deliveries_of_a_message_that_is_gone_do_not_mark_the_next_one_of_its_number(home: Home, loop: Loop) -> None:
     message = announce(home, loop)
-    loop.messages.store.classify_first(message, lambda _: None)
+    loop.classify(message)
     loop.settle()
     loop.messages.answer(ClassifyAnswer(message, False))
     # The number is used again.
@@ -648,7 +649,7 @@ def test_a_number_is_free_when_deliveries_of_a_message_that_is_gone_have_ended_o
     notice = notice._replace(recipients=[(LOCAL, b"joe@me.example.org"), notice.recipients[1]])
     loop.messages.arrive(notice, loop.clock.now())
     loop.settle()
-    loop.messages.store.classify_first(message, lambda _: None)
+    loop.classify(message)
     loop.settle()
     loop.messages.answer(ClassifyAnswer(message, False))
     loop.messages.arrive(notice, loop.clock.now())  # The next message of this number.
@@ -793,9 +794,7 @@ def test_what_has_ended_takes_no_memory_behind_a_message_that_is_not_started(hom
 
 def test_an_order_does_not_wait_for_ever_for_a_message_that_is_not_classified(home: Home, loop: Loop) -> None:
     layout, first, second = open_layout(home.queue), announce(home, loop), classified_message(home, remote=TWO)
-    orders = Orders(
-        loop.messages, loop.cleaner, loop.log, loop.clock, loop.config, DiskRetry(loop.log), lambda: None
-    )  # fmt: skip
+    orders = Orders(loop.messages, loop.log, loop.clock, loop.config, DiskRetry(loop.log), lambda: None)
     names = [pack_long_id(each, hold_marks.birth_of(layout, each) or 0) for each in (first, second)]
     replies: list[Response] = []
     now = loop.clock.now()

@@ -20,6 +20,7 @@ from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
 from queue_send.messages.announced import Announced
 from queue_send.messages.message_files import Store
+from queue_send.messages.transitions import MessageEvent
 from queue_send.notify import delay as module
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt
@@ -93,7 +94,7 @@ def test_a_message_that_is_held_before_its_notice_is_composed_makes_none(home: H
     place, message = Place(home), old_message(home)
     place.delays.deferred(place.attempt(message), time.time())
     assert place.delays.holds(message)
-    place.store.held.add(message)
+    place.store.records.step(MessageEvent.MARKED, message)
     place.turn_until(lambda: not place.delays.holds(message))
     assert place.injected() == [] and place.log() == []
 

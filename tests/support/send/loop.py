@@ -25,6 +25,7 @@ from queue_send.loop import Part, Shutdown, TimeBudget, WritingPart
 from queue_send.messages.announced import Announced
 from queue_send.messages.life_cycle import Messages
 from queue_send.messages.message_files import Store
+from queue_send.messages.transitions import MessageEvent, MessageState
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
 from queue_wire.pipes.cleaning import REMOVED
@@ -84,6 +85,18 @@ class Loop:
         os.set_blocking(self._jobs, False)
         os.set_blocking(given, False)
         os.write(self._reports, pack_ready(1000))
+
+    def has_ended(self, message: int) -> bool:
+        """Whether the end of a message is in the log, and queue-clean has not removed it yet."""
+        return self.messages.state(message) is MessageState.REMOVING
+
+    def is_parked(self, message: int) -> bool:
+        """Whether a message has a mark in corrupt/."""
+        return self.messages.state(message) is MessageState.PARKED
+
+    def classify(self, message: int) -> None:
+        """Have an announced message classified."""
+        assert self.messages.store.classify_first(message, MessageEvent.WANTED)
 
     def close(self) -> None:
         """Close what was opened."""
