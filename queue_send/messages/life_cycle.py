@@ -38,7 +38,7 @@ from queue_send.messages.announced import AnnouncedMessage
 from queue_send.messages.backlog import FoundMessages
 from queue_send.messages.message_changes import MessageChanges
 from queue_send.messages.message_files import Store
-from queue_send.messages.transitions import MARKED, MessageAction, MessageEvent, MessageState
+from queue_send.messages.transitions import MARKED, NOT_TRIED, MessageAction, MessageEvent, MessageState
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
@@ -452,12 +452,13 @@ class Messages:
 
         Returns whether the caller is to add it to `found`. Raises OSError; it may be called again then.
         """
-        if message in self._arrived or self.state(message) in (*_GONE, MessageState.PARKED):
+        state = self.state(message)
+        if message in self._arrived or (state in NOT_TRIED and state is not MessageState.HELD):
             return False
         birth = self.store.discover(message)
         if birth is None:
             return False
-        if self.state(message) is MessageState.HELD:
+        if state is MessageState.HELD:
             self.happened(MessageEvent.ARRIVED, message)
             return self.state(message) is not MessageState.REMOVING
         dues = self._dues(message)
@@ -619,8 +620,14 @@ class Messages:
             self.happened(MessageEvent.MARKED, message)
 
     def release(self, message: int) -> None:
-        """Forget the marks of a message, which were removed."""
-        self.happened(MessageEvent.RELEASED, message)
+        """Forget the marks of a message, which were removed. An announced one is classified first."""
+        if not self.store.classify_first(message, MessageEvent.WANTED, partial(self._release_classified, message)):
+            self.happened(MessageEvent.RELEASED, message)
+
+    def _release_classified(self, message: int, classified: bool) -> None:
+        if classified:
+            self.happened(MessageEvent.RELEASED, message)
+            self.make_due(message)
 
     def is_returning(self, message: int) -> bool:
         """Return whether the recipients of a message are being failed by an order."""

@@ -7,7 +7,7 @@ BYTES_MAX bytes are kept; those of more messages are read from their files, too.
 """
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from queue_send.messages.transitions import TRANSITIONS, Actions, MessageEvent, MessageState
 from queue_wire.files.hold_mark import HoldOrder
@@ -51,6 +51,12 @@ class MessageRecord:
         self.state = state
         self.why = why
         self.since = now
+
+    def life(self) -> Iterator[tuple[MessageState, MessageEvent, float]]:
+        """Yield the last states, the present one at the end: each with what led to it, and since when."""
+        yield from self.past
+        if self.since:
+            yield self.state, self.why, self.since
 
     def take_over(self, other: "MessageRecord") -> None:
         """Take the life of an earlier record of the message."""

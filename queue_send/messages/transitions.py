@@ -96,7 +96,6 @@ E, A = MessageEvent, MessageAction
 ASKING = (E.DEFERRED, E.FAILED, E.WANTED, E.OVERDUE, E.UNMARKED, E.EXITING)
 _ANSWERS = (E.CLASSIFIED, E.GONE)
 _NOTICES = (E.ARRIVED, E.ANNOUNCED)
-_RETURNS = (E.RETURN, E.RETURNED, E.NOT_RETURNED)
 # A message in these states has a mark in hold/ or corrupt/.
 MARKED = frozenset((_HELD, _PARKED, _RETURNING))
 # Nothing of a message in these states is loaded.
@@ -109,10 +108,9 @@ def _row(state: MessageState, changes: Changes, impossible: tuple[MessageEvent, 
     return stays | changes | dict.fromkeys(impossible)
 
 
-# What ends a message that has not ended yet.
-_OVER: Changes = {E.END: (_ENDING, (A.SETTLE,)), E.BOUNCED: (_ENDING, (A.SETTLE,))}
+_END: Changes = {E.END: (_ENDING, (A.SETTLE,))}
 # What happens to every message of which something may be tried.
-_TRIED: Changes = _OVER | {
+_TRIED: Changes = _END | {
     E.MARKED: (_HELD, ()),
     E.ORDERED: (_HELD, (A.STOP, A.CARRY_OUT)),
     E.CORRUPT: (_PARKED, (A.STOP, A.PARK)),
@@ -141,7 +139,7 @@ TRANSITIONS: dict[MessageState, Row] = {
     _ANNOUNCED: _row(
         _ANNOUNCED,
         _IN_TODO | {E.WITHDRAWN: (_ANNOUNCED, (A.TRY_AGAIN,)), E.CHANNEL_DONE: (_ANNOUNCED, (A.FINISH_CHANNEL,))},
-        (*_ANSWERS, E.BOUNCE, *_RETURNS, E.FREE, E.REMOVED),
+        (*_ANSWERS, E.BOUNCE, E.RETURN, E.FREE),
     ),
     _CLASSIFYING: _row(
         _CLASSIFYING,
@@ -152,11 +150,11 @@ TRANSITIONS: dict[MessageState, Row] = {
             E.WITHDRAWN: (_CLASSIFYING, (A.TRY_AGAIN,)),
             E.CHANNEL_DONE: (_CLASSIFYING, (A.FINISH_CHANNEL,)),
         },
-        (E.BOUNCE, *_RETURNS, E.FREE, E.REMOVED),
+        (E.BOUNCE, E.RETURN, E.FREE),
     ),
     _HELD: _row(
         _HELD,
-        _OVER
+        _END
         | _GONE
         | {
             E.ARRIVED: (_HELD, (A.CARRY_OUT,)),
@@ -175,7 +173,7 @@ TRANSITIONS: dict[MessageState, Row] = {
     ),
     _PARKED: _row(
         _PARKED,
-        _OVER
+        _END
         | _GONE
         | {
             E.ANNOUNCED: (_PARKED, (A.CARRY_OUT,)),
@@ -189,7 +187,7 @@ TRANSITIONS: dict[MessageState, Row] = {
     ),
     _RETURNING: _row(
         _RETURNING,
-        _OVER
+        _END
         | {
             E.ORDERED: (_RETURNING, (A.CARRY_OUT,)),
             E.RELEASED: (_WAITING, ()),
@@ -199,15 +197,16 @@ TRANSITIONS: dict[MessageState, Row] = {
             E.RETURNED: (_HELD, (A.END_RETURN,)),
             E.NOT_RETURNED: (_HELD, ()),
         },
-        (*ASKING, *_ANSWERS, E.FREE),
+        (*ASKING, *_ANSWERS, E.BOUNCE, E.FREE),
     ),
     _BOUNCING: _row(
         _BOUNCING,
-        _OVER
+        _END
         | {
             E.ORDERED: (_BOUNCING, (A.CARRY_OUT,)),
             E.CORRUPT: (_PARKED, (A.STOP, A.PARK)),
             E.CANCELLED: (_WAITING, ()),
+            E.BOUNCED: (_ENDING, (A.SETTLE,)),
         },
         (*ASKING, *_ANSWERS, E.FREE),
     ),
@@ -215,19 +214,19 @@ TRANSITIONS: dict[MessageState, Row] = {
         _ENDING,
         _GONE
         | {
-            E.CLASSIFIED: (_ENDING, (A.TELL, A.SETTLE)),
+            E.CLASSIFIED: (_ENDING, (A.SETTLE, A.TELL)),
             E.WRITTEN: (_ENDING, (A.SETTLE,)),
             E.FREE: (_REMOVING, (A.REMOVE,)),
         },
-        (E.REMOVED,),
+        (E.BOUNCE, E.RETURN),
     ),
     # A notice about a later message of its number is kept.
     _REMOVING: _row(
-        _REMOVING, {E.REMOVED: (_WAITING, (A.TAKE_KEPT,))}, (*_NOTICES, *ASKING, *_ANSWERS, *_RETURNS, E.BOUNCE, E.FREE)
+        _REMOVING, {E.REMOVED: (_WAITING, (A.TAKE_KEPT,))}, (*_NOTICES, *ASKING, *_ANSWERS, E.RETURN, E.BOUNCE, E.FREE)
     ),
     _LOST: _row(
         _LOST,
         {E.WITHDRAWN: (_LOST, (A.LET_GO,)), E.FREE: (_REMOVING, ()), E.REMOVED: (_WAITING, (A.TAKE_KEPT,))},
-        (*_NOTICES, *ASKING, *_ANSWERS, *_RETURNS, E.BOUNCE),
+        (*_NOTICES, *ASKING, *_ANSWERS, E.RETURN, E.BOUNCE),
     ),
 }

@@ -497,6 +497,20 @@ def test_a_message_on_hold_is_classified_and_not_started(home: Home, loop: Loop)
     assert not loop.jobs
 
 
+def test_a_message_that_is_released_while_it_is_being_classified_is_started_after_that(home: Home, loop: Loop) -> None:
+    message = queue_message(home, TWO)
+    mark = Path(open_layout(home.queue).hashed("hold", message))
+    mark.write_bytes(b"why\n")
+    loop.messages.hold_new(message)
+    loop.messages.arrive(notice_of(home, message), loop.clock.now())
+    mark.unlink()
+    loop.messages.release(message)
+    loop.settle()
+    assert not loop.jobs
+    classify(home, loop, message)
+    assert sorted(loop.jobs[0].recipients + loop.jobs[1].recipients) == TWO
+
+
 def test_new_mail_is_announced_left_or_classified(
     home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
