@@ -309,8 +309,6 @@ def run(home: Home, notification: dict[str, str]) -> None:
     specs = daemons(accounts, remotes, None if home.several else open_sockets(home))
     on_demand = on_demand_daemons(home, accounts)
     words = {spec.program: command(spec.program, home) for spec in [*specs, *on_demand]}
-    if (workers := count_processes(home, "todoworkers")) > 1:
-        words["queue-todo"] += ["--workers", str(workers)]
     options = ["--remotes", str(remotes)] if remotes > 1 else []
     send = command("queue-send", home, *options, *(["--ondemand"] if on_demand else []))
     try:

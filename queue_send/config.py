@@ -52,7 +52,6 @@ class SendConfig(NamedTuple):
     concurrencylocal: int
     concurrencyremote: int
     processesremote: int
-    todoworkers: int
     queuelifetime: int
     bouncelifetime: int
     delaywarning: tuple[int, ...]
@@ -160,7 +159,6 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
         concurrencylocal=number("concurrencylocal"),
         concurrencyremote=number("concurrencyremote"),
         processesremote=number("processesremote"),
-        todoworkers=number("todoworkers"),
         queuelifetime=number("queuelifetime"),
         bouncelifetime=number("bouncelifetime"),
         delaywarning=parsed("delaywarning", unpack_ages, ()),

@@ -27,13 +27,12 @@ class Announcement(NamedTuple):
 
 
 class Announcements:
-    """The announced messages by number. Several workers, `share` of them, have an equal part of the limits each."""
+    """The announced messages by number."""
 
-    def __init__(self, share: int = 1) -> None:
+    def __init__(self) -> None:
         self._messages: dict[int, Announcement] = {}
         self._again: set[int] = set()
-        self._share = share
-        self._room = BYTES_MAX // share
+        self._room = BYTES_MAX
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -41,7 +40,7 @@ class Announcements:
     @property
     def full(self) -> bool:
         """Whether no more messages may be announced."""
-        return self._room <= 0 or len(self._messages) * self._share >= ANNOUNCED_MAX
+        return self._room <= 0 or len(self._messages) >= ANNOUNCED_MAX
 
     def add(self, message: int, announcement: Announcement) -> None:
         """Add a message that is announced now."""

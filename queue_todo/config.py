@@ -5,9 +5,7 @@ that, files that cannot be used leave the old rules in force.
 """
 
 from queue_base.control import check_modes, read_control, read_rules, unable_to_parse
-from queue_base.errors import Temporary
 from queue_base.home import Home
-from queue_todo.worker_records import INSTRUCTION_MAX, size_of_rules
 from queue_wire import logline
 from queue_wire.admin.settings import InForce, in_force
 from queue_wire.control.lines import lines_without_colon
@@ -35,7 +33,7 @@ class RuleFiles:
         contents = {name: read_control(self._home, name) for name in NAMES}
         faults = _find_faults(contents)
         if self.rules is None:
-            self.rules, self._contents = _read_rules(self._home), contents
+            self.rules, self._contents = read_rules(self._home), contents
             return [
                 logline.alert(f"queue-todo: unable to use {self._home.control}/{name} {fault}")
                 for name, fault in faults
@@ -43,7 +41,7 @@ class RuleFiles:
         check_modes(self._home)
         for name, fault in faults:
             raise unable_to_parse(self._home, name, fault)
-        rules = _read_rules(self._home)
+        rules = read_rules(self._home)
         changes = describe_changes(self._contents, contents)
         self.rules, self._contents = rules, contents
         return [logline.config_change(change) for change in changes]
@@ -51,15 +49,6 @@ class RuleFiles:
     def in_force(self, error: str = "") -> InForce:
         """Return what is in force; `error` is why the last reading was refused."""
         return in_force(self._contents, error)
-
-
-def _read_rules(home: Home) -> Rules:
-    """Return the rules. Raises Temporary, also for more than can be handed to a worker."""
-    rules = read_rules(home)
-    if size_of_rules(rules) > INSTRUCTION_MAX:
-        names = ", ".join(NAMES)
-        raise Temporary(f"unable to use {home.control}: {names} together have more than {INSTRUCTION_MAX} bytes")
-    return rules
 
 
 def _find_faults(contents: dict[str, bytes | None]) -> list[tuple[str, LineError]]:

@@ -1,12 +1,10 @@
-"""queue-todo: the classifier. `queue-todo [--home HOME] [--workers N]`, started by queue-start.
+"""queue-todo: the classifier. `queue-todo [--home HOME]`, started by queue-start.
 
 fd 0 takes one-byte commands from queue-send (H reread the control files, X exit; end of file is X), fd 1 gives notices
 and log lines (queue_wire.pipes.notice). New messages are found by inotify, lock/trigger and scans (`Pending`). They are
 classified in groups that share three commits (`Pipeline`, `TodoGroup`), by a thread that may wait for the disk. If the
 control files or queue/holds cannot be read at start, nothing is classified until they can be: a message is never
 classified by default rules, nor past a standing hold.
-
-With --workers N, N processes classify and this one is their parent (todo_workers.py); by default there is one process.
 
 queue-send may have new messages announced instead of classified: they stay in todo/ (announcements.py).
 
@@ -30,13 +28,11 @@ from queue_base.queue.hold_marks import remove_lost_marks
 from queue_base.queue.layout import Layout, open_layout
 from queue_base.queue.trigger import Trigger
 from queue_todo.backpressure import Backpressure, Space
-from queue_todo.classify_part import ClassifyPart
 from queue_todo.config import RuleFiles
 from queue_todo.hold_watch import StandingHolds
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
 from queue_todo.pipeline import UNWRITTEN_MAX, Pipeline
-from queue_todo.todo_workers import WORKERS_MAX, WorkerPipes, Workers, start_workers
 from queue_wire.admin.settings import pack_in_force
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError
@@ -51,10 +47,9 @@ from queue_wire.pipes.notice import (
 )
 
 PROGRAM = "queue-todo"
-USAGE = "usage: queue-todo [--home HOME] [--queue NAME] [--workers N]"
+USAGE = "usage: queue-todo [--home HOME] [--queue NAME]"
 HELP = f"""{USAGE}
 The classifier: splits each new envelope into local and remote recipients. It is started by queue-start.
---workers is the number of processes that classify (control/todoworkers), 1 by default.
 """
 RULES_RETRY = 60.0  # Seconds between attempts to read control files or holds that could not be read at start.
 # Seconds after names were taken until others are: their messages are announced together, which costs all peers less.
@@ -66,13 +61,12 @@ BLIND_SCAN = 5.0  # Seconds between scans without inotify and without a trigger.
 class Classifier:
     """The parts of the loop: commands, watch, trigger, notices, and the work itself."""
 
-    def __init__(self, home: Home, layout: Layout, workers: list[WorkerPipes] | None = None) -> None:
-        """`workers` classify, if there are any."""
+    def __init__(self, home: Home, layout: Layout) -> None:
         self._home = home
         self._layout = layout
         self._notices = NoticePipe(1)
         self._commands = CommandReader()
-        self._pending = Pending(layout, shares=len(workers) if workers else 1)
+        self._pending = Pending(layout)
         # Watch first, then scan: a message that arrives in between is seen twice, and not missed.
         self._watch = Watch(layout.todo_directories(""))
         self._lower: dict[str, Watch] = {}  # The watches of the trees of the lower classes.
@@ -85,11 +79,7 @@ class Classifier:
         self._next_rules = 0.0
         self._holds = StandingHolds(layout.queue)
         self._remove_lost_marks()
-        self._part: ClassifyPart = (
-            Workers(layout, self._pending, self._notices, workers)
-            if workers
-            else Pipeline(layout, self._pending, self._notices, self._holds)
-        )
+        self._pipeline = Pipeline(layout, self._pending, self._notices, self._holds)
         self._backpressure = Backpressure(home)
         self._space = Space(home)
         if self._watch.problem:
@@ -114,11 +104,11 @@ class Classifier:
         wait = min(
             self._space.wait(now),
             self._backpressure.wait(now, self._arrival),
-            self._part.prepare(poll, now, self._rules_in_force),
+            self._pipeline.prepare(poll, now, self._rules_in_force),
             self._gather_until - now if gathering else 3600.0,
         )
-        if self._part.exit_by is not None:
-            return min(wait, max(0.0, self._part.exit_by - now))
+        if self._pipeline.exit_by is not None:
+            return min(wait, max(0.0, self._pipeline.exit_by - now))
         if self._rules is None:
             return min(wait, max(0.0, self._next_rules - now))
         if self._notices.unwritten <= UNWRITTEN_MAX:
@@ -158,9 +148,9 @@ class Classifier:
             if self._pending.scan_began:
                 self._pending.scan_began = False
                 self._look_for_classes(now)
-        self._part.run(ready, now, rules)
+        self._pipeline.run(ready, now, rules)
         if self._rules is not None:
-            worked = self._part.take_worked()
+            worked = self._pipeline.take_worked()
             self._backpressure.update(time.monotonic(), len(self._pending), self._arrival, worked)
         for line in self._backpressure.take_lines():
             self._notices.log(line)
@@ -172,7 +162,7 @@ class Classifier:
     @property
     def finished(self) -> bool:
         """Whether X was received, no group in the log is unfinished, and queue-send has no announced message."""
-        return self._part.may_exit
+        return self._pipeline.may_exit
 
     def finish(self) -> None:
         """Write all notices, however long that takes. Raises PeerLost."""
@@ -208,8 +198,8 @@ class Classifier:
                 # A corrupt message may have been released, which nothing else reports.
                 self._pending.scan_soon()
             elif command == EXIT:
-                self._part.begin_exit(now)
-            elif not self._part.carry_out(command, now):
+                self._pipeline.begin_exit(now)
+            elif not self._pipeline.carry_out(command, now):
                 self._notices.warn(f"unknown command {command[0]}")
             if isinstance(command, Resubmission):
                 self._next_rules = 0.0
@@ -245,13 +235,13 @@ class Classifier:
     @property
     def _rules_in_force(self) -> Rules | None:
         """The rules; None if no group may be begun."""
-        return None if self._part.exit_by is not None else self._rules
+        return None if self._pipeline.exit_by is not None else self._rules
 
     @property
     def _arrival(self) -> float | None:
         """When the next message arrived, None if none waits, or rules or holds are lacking, without which none may be
         classified."""
-        return None if self._rules is None else self._part.arrival
+        return None if self._rules is None else self._pipeline.arrival
 
     def _take_names(self, priority: str, watch: Watch, now: float) -> None:
         """Take the names that inotify has given of the tree of a class, empty for the first one."""
@@ -270,7 +260,7 @@ class Classifier:
             if priority:
                 self._pending.read_lower_soon()
             # A message whose name is lost may have the number of a deferred one.
-            self._part.resubmit(0, now)
+            self._pipeline.resubmit(0, now)
 
     @property
     def _has_new_classes(self) -> bool:
@@ -321,30 +311,17 @@ def loop(classifier: Classifier) -> None:
     classifier.finish()
 
 
-def take_workers(words: list[str]) -> int:
-    """Return how many processes classify, by the words of the command line after --home. Raises Usage."""
-    if not words:
-        return 1
-    if words[0] != "--workers" or len(words) > 2:
-        wrong = words[2] if words[0] == "--workers" else words[0]
-        raise Usage(f"{wrong} is not an option; {USAGE}; it is started by queue-start")
-    if len(words) != 2 or words[1] not in map(str, range(1, WORKERS_MAX + 1)):
-        raise Usage(f"--workers needs a number from 1 to {WORKERS_MAX}; {USAGE}")
-    return int(words[1])
-
-
 def main(argv: list[str]) -> int:
     """Run the daemon; return 0 after X or the end of fd 0, else an exit code of queue_base.errors."""
     try:
         home, words = take_queue(*take_home(argv[1:]))
         if take_help(words, HELP):
             return 0
-        count = take_workers(words)
+        if words:
+            raise Usage(f"{words[0]} is not an option; {USAGE}; it is started by queue-start")
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         os.umask(0o027)
-        layout = open_layout(home.queue)
-        workers = start_workers(layout, count) if count > 1 else None
-        loop(Classifier(home, layout, workers))
+        loop(Classifier(home, open_layout(home.queue)))
     except PeerLost:
         return 0
     except Failure as error:

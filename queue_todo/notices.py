@@ -16,10 +16,6 @@ class NoticePipe(OutPipe):
         """Send an alert: something that needs a person."""
         self.log(logline.alert(f"queue-todo: {text}"))
 
-    def alert_of_queue(self, text: str) -> None:
-        """Send an alert about a file that is read by all who classify."""
-        self.alert(text)
-
     def warn(self, text: str) -> None:
         """Send a warning: something that will be tried again."""
         self.log(logline.warning(f"queue-todo: {text}"))

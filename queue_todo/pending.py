@@ -32,7 +32,6 @@ SORTED_MAX = 20_000  # The most ids that are sorted.
 SCANNED = b"SCANNED"  # The domain of ids that a scan has found. Those of recipients are in lower case.
 LOWER_MAX = 20_000  # The most ids of a lower class that are known.
 LOWER_SLICE = 1000  # Names that the disk thread reads at a time.
-FOUND = -1.0  # In the place of a time: another process has found the message by a scan.
 # How an id that is in hand became known again meanwhile.
 UNNAMED, RESCANNED, NAMED = range(3)
 FLOOR = 9  # After so many of higher classes, one of a lower class is taken.
@@ -47,14 +46,8 @@ class Pending:
     deferred or parked: it may be the next message of the number, which came after the thread had looked for it.
     """
 
-    def __init__(self, layout: Layout, *, scans: bool = True, shares: int = 1) -> None:
-        """Without `scans` no directory is read: all ids come by `add` and `add_scanned`.
-
-        With several workers, `shares` of them, a scan finds ids of all of them in turn.
-        """
+    def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._shares = shares
-        self._reads = scans
         self._waiting: dict[int, float] = {}  # When each was first seen.
         self._order: deque[int] = deque()  # The waiting ids that are not sorted, in order.
         self._turns: OrderedDict[bytes, deque[int]] = OrderedDict()  # The others by domain, the next domain first.
@@ -76,7 +69,7 @@ class Pending:
         self._scan: _TodoScan | None = None
         self._again = False
         self.scan_began = False  # A scan of all of todo/ has begun since the caller set it to False.
-        self._next_scan = 0.0 if scans else float("inf")
+        self._next_scan = 0.0
         self._unread: list[str] = []  # Directories that could not be read, tried again before the next scan.
         self._next_unread = 0.0
         self._said: tuple[str, float] = ("", 0.0)
@@ -89,20 +82,10 @@ class Pending:
         """When the oldest message was first seen (monotonic seconds), None if none waits."""
         return next(iter(self._waiting.values()), None)
 
-    @property
-    def lower_waiting(self) -> int:
-        """How many known messages of the lower classes wait."""
-        return sum(map(len, self._lower))
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The lower classes, the highest first."""
-        return tuple(lower.name for lower in self._lower)
-
     def set_classes(self, layout: Layout, names: Sequence[str]) -> None:
         """Set the lower classes, the highest first. A new one is read."""
         known = {lower.name: lower for lower in self._lower}
-        self._lower = [known.get(name) or LowerClass(layout, name, unread=self._reads) for name in names]
+        self._lower = [known.get(name) or LowerClass(layout, name) for name in names]
 
     def read_lower_soon(self) -> None:
         """Read the trees of the lower classes anew, as soon as few of their messages are known."""
@@ -123,18 +106,6 @@ class Pending:
                 self._in_hand[message] = NAMED
             else:
                 self._wait(message, now, priority)
-
-    def add_scanned(self, messages: Iterable[int], priority: str = "") -> None:
-        """Add ids of a class that another process has found by a scan, unless they are known."""
-        self._scans.add(FOUND)
-        new = [message for message in messages if message not in self._later_due and not self._note_rescanned(message)]
-        for message in new:
-            if not priority and message not in self._waiting:
-                self._waiting[message] = FOUND
-                self._order.append(message)
-            for lower in self._lower:
-                if lower.name == priority and message not in lower.named:
-                    lower.old[message] = None
 
     def _note_rescanned(self, message: int) -> bool:
         """Return whether an id that a scan has found is in hand; it is added again after that, then."""
@@ -161,7 +132,7 @@ class Pending:
     def _wait_lower(self, message: int, priority: str) -> None:
         for lower in self._lower:
             if lower.name == priority:
-                if len(lower.named) < LOWER_MAX or not self._reads:
+                if len(lower.named) < LOWER_MAX:
                     lower.old.pop(message, None)
                     lower.named[message] = None
                 else:
@@ -381,7 +352,7 @@ class Pending:
 
     def scan_soon(self) -> None:
         """Scan todo/ as soon as the current scan, if any, is done."""
-        self._again = self._reads
+        self._again = True
 
     def run(self, now: float) -> str | None:
         """Do one slice: add deferred ids that are due, read names of todo/; return a warning or None."""
@@ -402,7 +373,7 @@ class Pending:
                 self._scans.add(now)
                 self.scan_began = True
                 first = self._layout.todo_directories("")
-                self._scan = _TodoScan(first, now, self._layout.directories("corrupt"), self._shares)
+                self._scan = _TodoScan(first, now, self._layout.directories("corrupt"))
             elif self._unread and now >= self._next_unread:
                 self._scans.add(now)
                 self._scan = _TodoScan(self._unread, now)
@@ -482,11 +453,11 @@ class LowerClass:
     higher classes were taken while these waited.
     """
 
-    def __init__(self, layout: Layout, name: str, *, unread: bool = True) -> None:
+    def __init__(self, layout: Layout, name: str) -> None:
         self.name = name
         self.old: OrderedDict[int, None] = OrderedDict()
         self.named: OrderedDict[int, None] = OrderedDict()
-        self.unread = unread
+        self.unread = True
         self.reading = False
         self.found: deque[int] = deque()
         self.failed: dict[str, OSError] = {}
@@ -542,13 +513,10 @@ class LowerClass:
 class _TodoScan:
     """One scan of directories of todo/. `names` yields (is a mark, id): the marks, an id of 0, then the messages.
 
-    `failed` are the directories that could not be read. Every `shares`-th directory is a worker's, and the ids of all
-    come in turn: else each worker would wait while the directories of the others are read.
+    `failed` are the directories that could not be read.
     """
 
-    def __init__(
-        self, directories: Sequence[str], began: float, marks: Sequence[str] | None = None, shares: int = 1
-    ) -> None:
+    def __init__(self, directories: Sequence[str], began: float, marks: Sequence[str] | None = None) -> None:
         self.began = began
         self.marks_done = marks is None  # Whether the marks have been read.
         self.marked: set[int] = set()
@@ -556,26 +524,13 @@ class _TodoScan:
         self._marks = marks
         self._marks_failed: dict[str, OSError] = {}
         in_marks = zip(repeat(True), _ids(marks or (), self._marks_failed, may_lack=True))
-        each = [_ids(directories[share::shares], self.failed, may_lack=False) for share in range(shares)]
-        in_todo = zip(repeat(False), each[0] if shares == 1 else _in_turn(each))
+        in_todo = zip(repeat(False), _ids(directories, self.failed, may_lack=False))
         self.names = chain(in_marks, [(False, 0)], in_todo)
 
     @property
     def marks_read(self) -> bool:
         """Whether `marked` are all marks. queue-todo learns of another mark when it reads the message."""
         return self._marks is not None and not self._marks_failed
-
-
-def _in_turn(sources: Sequence[Iterator[int]]) -> Iterator[int]:
-    """Yield an id of each source, then the next one of each."""
-    left = list(sources)
-    while left:
-        for source in list(left):
-            message = next(source, 0)
-            if message:
-                yield message
-            else:
-                left.remove(source)
 
 
 def _ids(directories: Iterable[str], failed: dict[str, OSError], *, may_lack: bool) -> Iterator[int]:

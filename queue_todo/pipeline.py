@@ -22,24 +22,28 @@ from queue_base.queue.layout import Layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_todo.announcements import Announcement, Announcements
 from queue_todo.classify import PreparedMessage, ReadMessage, TodoGroup, confirm, first_domain
-from queue_todo.classify_part import ClassifyPart
 from queue_todo.hold_watch import StandingHolds
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import RETRY_AFTER, LowerClass, Pending
-from queue_todo.worker_records import pack_parked
 from queue_wire import logline
 from queue_wire.control.rewrite import Rules
 from queue_wire.files.standing_hold import HoldTable
 from queue_wire.pipes.notice import (
     ANNOUNCE,
+    CLASSIFY,
     FIRST,
     LEAVE,
     NOTICE_MAX,
+    PASSED,
+    WRITTEN,
     Arrived,
     Ask,
     Classified,
     ClassifyAnswer,
     ClassifyDeferral,
+    ClassifyRequest,
+    Gone,
+    Resubmission,
     pack_answer,
     pack_arrived,
     pack_ask,
@@ -57,15 +61,22 @@ SLICE = 0.05  # Seconds of work on envelopes before the thread turns to somethin
 EXIT_RETRY = 1.0  # In an exit, seconds until what the disk has refused is tried again.
 
 
-class Pipeline(ClassifyPart):
-    """Classifies in this process: a thread works on the disk."""
+class Pipeline:
+    """The part of the loop that has messages classified, as queue-send tells it to: a thread works on the disk.
 
-    def __init__(
-        self, layout: Layout, pending: Pending, notices: NoticePipe, holds: StandingHolds, share: int = 1
-    ) -> None:
-        """`share`: how many processes share the limits of announced messages, of which this is one."""
-        super().__init__(layout, pending, notices, FINISHING)
-        self._share = share
+    exit_by: the latest time to exit, None before X; a disk that hangs must not prevent the exit. No group is begun
+    after X.
+    """
+
+    def __init__(self, layout: Layout, pending: Pending, notices: NoticePipe, holds: StandingHolds) -> None:
+        self._layout = layout
+        self._pending = pending
+        self._notices = notices
+        self.exit_by: float | None = None
+        self._mode = CLASSIFY
+        self._left_until = 0.0  # Until then messages were left in todo/, and did not wait for this process.
+        self._worked = False
+        self._now = 0.0
         self._disk = DiskThread()
         self._small: TodoGroup | None = None  # The group that is being prepared.
         self._large: TodoGroup | None = None
@@ -76,7 +87,7 @@ class Pipeline(ClassifyPart):
         self._finishing = False
         self._groups_sent = self._groups_announced = 0
         self._passes: deque[int] = deque()  # For each P, the number of groups that were sent before it.
-        self.announced = Announcements(share)
+        self.announced = Announcements()
         self._left_marks = self._read_marks()
         self._holds = holds
         self._begun: set[int] = set()  # Messages that may have files of a classification that failed,
@@ -101,7 +112,7 @@ class Pipeline(ClassifyPart):
         except OSError as error:
             why = reason(error)
             what = "some mail may be delivered twice"
-            self._notices.alert_of_queue(f"unable to read {self._layout.queue}/marks: {why}; {what}")
+            self._notices.alert(f"unable to read {self._layout.queue}/marks: {why}; {what}")
             return None
 
     def prepare(self, poll: "select.poll", now: float, rules: Rules | None) -> float:
@@ -146,31 +157,75 @@ class Pipeline(ClassifyPart):
         elif rules is not None and self._pending.may_sort:
             sort_waiting(self._disk, self._pending, self._layout)
 
-    def written(self) -> None:
-        if self._sent:
-            self._logged.append(self._sent.popleft())
+    def carry_out(self, command: bytes | ClassifyRequest | Gone | Resubmission, now: float) -> bool:
+        """Carry out a command of queue-send about messages; return False if it is another one."""
+        if isinstance(command, ClassifyRequest):
+            self._request(command.message, command.done)
+        elif isinstance(command, Gone):
+            self._gone(command.message)
+        elif isinstance(command, Resubmission):
+            self.resubmit(command.message, now)
+        elif command == WRITTEN:
+            if self._sent:
+                self._logged.append(self._sent.popleft())
+        elif command == PASSED:
+            self._passes.append(self._groups_sent)
+            self._answer_passed()
+        elif command in (ANNOUNCE, LEAVE, CLASSIFY, FIRST):
+            if self._mode == LEAVE:
+                self._left_until = self._now
+            self._mode = command
+        else:
+            return False
+        return True
 
-    def _begin_exit(self) -> None:
-        """Try at once, and then each second, what the disk has refused: little time is left for the requests."""
-        self._retry_after = EXIT_RETRY
-        self._next_requests += [message for _, message in self._refused]
-        self._refused.clear()
-        self._next_confirm = self._now
+    @property
+    def arrival(self) -> float | None:
+        """When the next message arrived, or was not left in todo/ any more; None if none waits for this process."""
+        arrival = self._pending.arrival
+        if arrival is None or self._mode == LEAVE:
+            return None
+        return max(arrival, self._left_until)
 
-    def request(self, message: int, done: int) -> None:
+    def _next_lower(self, now: float) -> LowerClass | None:
+        """Return the lower class whose tree is to be read further, None if there is none."""
+        return None if self._mode in (LEAVE, FIRST) else self._pending.next_to_read(now)
+
+    def take_worked(self) -> bool:
+        """Return whether messages were classified or parked since the last call."""
+        worked, self._worked = self._worked, False
+        return worked
+
+    def begin_exit(self, now: float) -> None:
+        """Finish what queue-send waits for, within FINISHING seconds, and begin nothing else. Only the first call
+        counts.
+
+        What the disk has refused is tried at once, and then each second: little time is left for the requests.
+        """
+        if self.exit_by is None:
+            self.exit_by = now + FINISHING
+            self._retry_after = EXIT_RETRY
+            self._next_requests += [message for _, message in self._refused]
+            self._refused.clear()
+            self._next_confirm = self._now
+
+    def _request(self, message: int, done: int) -> None:
+        """Classify an announced message; `done` are the bits of its recipients that are done."""
         if message not in self._requested:
             self._requested[message] = done
             self._next_requests.append(message)
 
     def resubmit(self, message: int, now: float) -> None:
+        """Classify a message now that could not be classified, or all of them if the number is 0."""
         refused = [each for _, each in self._refused if message in (0, each)]
         if refused:
             self._refused = deque(each for each in self._refused if each[1] not in refused)
             self._next_requests += refused
         if message not in self._requested:
-            super().resubmit(message, now)
+            self._pending.resubmit(message, now)
 
-    def gone(self, message: int) -> None:
+    def _gone(self, message: int) -> None:
+        """Note that an announced message has ended."""
         if self.announced.remove(message):
             self._pending.add_again([message], self._now)
 
@@ -181,13 +236,10 @@ class Pipeline(ClassifyPart):
         if classified:
             self._begun.discard(message)
         self._notices.put(pack_answer(ClassifyAnswer(message, classified)))
-        self.gone(message)
-
-    def ask_passed(self) -> None:
-        self._passes.append(self._groups_sent)
-        self._answer_passed()
+        self._gone(message)
 
     def _answer_passed(self) -> None:
+        """Answer each P whose messages, those whose lines had been sent, are announced by now."""
         while self._passes and self._passes[0] <= self._groups_announced:
             self._passes.popleft()
             self._notices.put(pack_ask(Ask.PASSED))
@@ -198,6 +250,11 @@ class Pipeline(ClassifyPart):
         if self._sent or self._logged or self._next_requests or len(self.announced):
             return True
         return self._finishing or self._answering
+
+    @property
+    def may_exit(self) -> bool:
+        """Whether an exit was begun, and nothing is unfinished, or that takes too long."""
+        return self.exit_by is not None and (not self.has_unfinished or time.monotonic() >= self.exit_by)
 
     @property
     def _may_begin(self) -> bool:
@@ -256,7 +313,7 @@ class Pipeline(ClassifyPart):
         holds = self._holds.current()
         trouble = self._holds.take_trouble()
         if trouble is not None:
-            self._notices.alert_of_queue(trouble)
+            self._notices.alert(trouble)
         return holds
 
     def _classify_requested(self) -> None:
@@ -377,8 +434,6 @@ class Pipeline(ClassifyPart):
 
     def _log_parked(self, message: int, why: str) -> None:
         self._pending.park(message)
-        if self._share > 1:
-            self._notices.put(pack_parked(message))
         self._notices.log(logline.corrupt_message(message, why))
         self._notices.alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
         self._worked = True

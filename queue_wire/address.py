@@ -130,7 +130,7 @@ def domain_key(domain: bytes) -> bytes:
         return without_final_dot(dot + ascii_domain(domain.removeprefix(b".")))
     except FormatError:
         # No such domain exists.
-        return domain.lower()
+        return without_final_dot(domain).lower()
 
 
 def without_final_dot(domain: bytes) -> bytes:

@@ -104,7 +104,7 @@ def find_queue(home: Home, name: str) -> tuple[Home, str]:
     queue, rest = split_queue_id(name)
     if queue:
         if queue not in home.queues or home.name not in ("", queue):
-            raise Usage(f"unable to find message {name}: there is no queue {queue} in {', '.join(home.queues)}")
+            raise Usage(f"unable to use {name}: there is no queue {queue} in {', '.join(home.queues)}")
         return home if home.name else home.choose(queue), rest
     homes = home.each()
     if len(homes) == 1:

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from queue_admin.messages.detail import Detail, read_detail, read_done_marks
 from queue_admin.messages.divided import count_shares, divide_in_order
+from queue_admin.messages.named_message import check_long_id
 from queue_admin.messages.selectors import Selectors
 from queue_admin.messages.sieve import Sieve
 from queue_admin.messages.survey import Snapshot, Stray, Survey, look
 from queue_admin.progress import Progress
-from queue_base.errors import Temporary, Usage, reason
+from queue_base.errors import Temporary, reason
 from queue_base.queue.layout import Layout
 from queue_base.queue.marks_file import LeftMarks
-from queue_wire.format_error import FormatError
 from queue_wire.ids import is_id, unpack_long_id
 
 IDS_CHUNK = 65536  # Bytes of ids that are read from stdin at once.
@@ -34,21 +34,6 @@ def pending(detail: Detail) -> set[bytes]:
     """Return the recipients that are not done, in lower case."""
     left = {address for channel in detail.channels.values() for done, address in channel.recipients if not done}
     return {address.lower() for address in (*left, *detail.unsorted_left)}
-
-
-def check_long_id(layout: Layout, name: str) -> str:
-    """Return a long id. Raises Usage for anything else; for an inode number the error has its long id."""
-    try:
-        message, birth = unpack_long_id(name)
-    except FormatError as error:
-        raise Usage(f"unable to find message: {error}") from error
-    if birth is not None and birth >= 1 << 63:
-        raise Usage(f"unable to find message {name}: no message has that birth")
-    if birth is None:
-        found = look(layout, message)
-        now = f"it is {found.long_id} now" if found and found.birth is not None else "there is no such message now"
-        raise Usage(f"unable to use {name}: inode numbers are used again; name its long id ({now})")
-    return name
 
 
 def read_names(words: tuple[str, ...]) -> Iterator[str]:

@@ -8,49 +8,20 @@ from queue_admin.messages.admin_client import QUERY_WAIT, NoAnswer, SchedulerQue
 from queue_admin.messages.detail import CHANNELS, Detail, failures, injector_uid, mark_reason, read_done_marks
 from queue_admin.messages.last_results import RecipientState, recipient_states
 from queue_admin.messages.message_facts import message_facts, recipient_facts, stored_facts, stored_recipients
-from queue_admin.messages.stored_mail import StoredMail, StoredMessage
-from queue_admin.messages.survey import FILE_KINDS, Snapshot, look, read_head
+from queue_admin.messages.stored_mail import StoredMessage
+from queue_admin.messages.survey import FILE_KINDS, Snapshot, read_head
 from queue_admin.printable import one_line, span, visible, word
-from queue_base.errors import NotFound, Temporary, Usage
+from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_base.queue.layout import Layout
 from queue_wire.admin.cause import LIFE
 from queue_wire.admin.cause import describe as describe_cause
 from queue_wire.admin.ondemand_socket import NO_LINE, RUNNING, WHEN, RunRequest
-from queue_wire.format_error import FormatError
-from queue_wire.ids import pack_queue_id, unpack_long_id
+from queue_wire.ids import pack_queue_id
 from queue_wire.logline import moment
 
 HEADER_MAX = 65536
 NEWLINE = b"\n"
-
-
-def find_message(layout: Layout, name: str) -> Snapshot:
-    """Return the message with an id. Raises Usage if the id is invalid, NotFound if there is no such message."""
-    try:
-        message, birth = unpack_long_id(name)
-    except FormatError as error:
-        raise Usage(f"unable to find message: {error}") from error
-    snapshot = look(layout, message)
-    if snapshot is None:
-        raise NotFound(f"unable to find message {name}: no such message")
-    if birth is not None and snapshot.birth != birth:
-        raise NotFound(f"unable to find message {name}: no such message (inode reused by {snapshot.long_id})")
-    return snapshot
-
-
-def find_stored(mail: StoredMail, name: str) -> list[StoredMessage]:
-    """Return what is stored of a message with an id. Raises Usage if the id is invalid, or several messages have it."""
-    try:
-        message, birth = unpack_long_id(name)
-    except FormatError as error:
-        raise Usage(f"unable to find message: {error}") from error
-    if birth is not None:
-        return mail.find(name)
-    names = sorted(mail.find_number(message))
-    if len(names) > 1:
-        raise Usage(f"unable to use {name}: {' and '.join(names)} are stored; name one of them")
-    return [each for long_id in names for each in mail.find(long_id)]
 
 
 def describe(

@@ -17,8 +17,9 @@ from queue_admin.logs.log_files import Concerns, Line, LogSource
 from queue_admin.logs.message_log import MessageLog
 from queue_admin.logs.smtp_session import Lines, session_lines
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
-from queue_admin.messages.description import describe, describe_stored, find_message, find_stored
+from queue_admin.messages.description import describe, describe_stored
 from queue_admin.messages.detail import CHANNELS
+from queue_admin.messages.named_message import find_message, find_stored
 from queue_admin.messages.search import SECONDS, search
 from queue_admin.messages.stored_mail import StoredMail
 from queue_admin.metrics.oldest_walk import Background

@@ -60,7 +60,6 @@ class Rereads:
         self._local = local_daemon
         self._remotes = remote_daemons
         self._keeper = keeper
-        self._workers = config.current.todoworkers  # As queue-start has read it.
         self._waiting: list[_WaitingReread] = []
 
     def reread(self, now: float, answer: Callable[[Response], None] | None = None) -> None:
@@ -73,8 +72,6 @@ class Rereads:
             channel.apply_config()
         if (wanted := self._config.current.processesremote) != len(self._remotes):
             self._log.warning(f"control/processesremote is {wanted} now; it is used at the next start")
-        if (wanted := self._config.current.todoworkers) != self._workers:
-            self._log.warning(f"control/todoworkers is {wanted} now; it is used at the next start")
         if self._keeper is None and self._config.current.ondemand:
             self._log.warning("control/ondemand is used at the next start")
         # Other daemons notice a change when they have something to do. queue-ondemand says at once what becomes of mail

@@ -19,7 +19,6 @@ NUMBERS = {
     "concurrencylocal": (10, 0, 10_000),
     "concurrencyremote": (250, 0, 32_000),
     "processesremote": (1, 1, 16),
-    "todoworkers": (1, 1, 16),
     "activelimit": (20_000, 1, 1_000_000),
     "classifyafter": (1, 0, 86400),
     # In percent of the places.

@@ -179,7 +179,6 @@ FILES: tuple[ControlFile, ...] = (
     _number("concurrencylocal", "local deliveries at once; 0: none", _SEND, HUP, "operating"),
     _number("concurrencyremote", "remote deliveries at once; 0: none", _SEND, HUP, "operating"),
     _number("processesremote", "queue-remotes that run", ("queue-start",), START, "operating"),
-    _number("todoworkers", "processes that classify", ("queue-start",), START, "operating"),
     ControlFile(
         "queuefilesystem", LIST, "none", "network file systems that the queue may be on", ("queue-start",), START,
         "operating",

@@ -13,7 +13,7 @@ case; that of a local recipient gets A-labels, and no final dot.
 from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
 
-from queue_wire.address import domain_key
+from queue_wire.address import domain_key, without_final_dot
 from queue_wire.control.lines import unpack_map
 
 LOCAL = True
@@ -54,9 +54,9 @@ def rewrite(address: bytes, rules: Rules, steps: list[bytes] | None = None) -> t
         user, _, host = user.rpartition(b"%")
     address = user + b"@" + host
     host = address.rpartition(b"@")[2]
-    plain = domain_key(host)
+    plain, kept = domain_key(host), without_final_dot(host)
     # A host that cannot be converted stays as it is.
-    found = address if plain == host.lower() else address[: -len(host)] + plain
+    found = address[: len(address) - len(host)] + (kept if plain == kept.lower() else plain)
     if plain in rules.locals:
         if steps is not None:
             steps.append(b"locals: %s" % host)

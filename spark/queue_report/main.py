@@ -5,11 +5,12 @@ Exit 0 done, 100 usage or permanent trouble, 111 temporary trouble; errors are o
 
 import logging
 import sys
+from typing import Any
 
 import click
 
 from queue_base.click_group import SETTINGS, run_group, version_option
-from queue_base.errors import PERMANENT
+from queue_base.errors import PERMANENT, Permanent
 from queue_base.shell_completion import completion_command
 from queue_report.commands import build as build_command
 from queue_report.commands import demo as demo_command
@@ -39,7 +40,24 @@ queue-report --help, or COMMAND --help, tells more.
 """
 
 
-@click.group(context_settings=SETTINGS, invoke_without_command=True)
+class _ReportGroup(click.Group):
+    """The commands; each imports what it needs of the extras when it runs."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run one command. Raises Permanent for a package that an extra brings, and is not installed."""
+        try:
+            return super().invoke(ctx)
+        except ImportError as error:
+            name = (error.name or str(error).rpartition("'")[0].rpartition("'")[2]).partition(".")[0]
+            if name.startswith("queue_"):
+                raise
+            raise Permanent(
+                f"unable to load {name}: {error}; install it with bin/setup-suite DIRECTORY "
+                f"{'report' if name == 'duckdb' else 'spark'}, then run this again"
+            ) from error
+
+
+@click.group(cls=_ReportGroup, context_settings=SETTINGS, invoke_without_command=True)
 @version_option
 @click.pass_context
 def group(context: click.Context) -> None:

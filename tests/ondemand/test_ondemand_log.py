@@ -31,7 +31,7 @@ def test_each_line_is_one_event_that_the_log_pipeline_knows_and_queue_send_takes
     for line in lines(sender, recipient, text):
         assert len(line) <= LINE_MAX
         event = parse_event(line)
-        assert event is not None and event[0].startswith("ondemand"), line
+        assert event is not None and event[0].name == "ondemand", line
         assert unpack_report(b"log\0" + line) == LogLine(line)
 
 

@@ -168,6 +168,7 @@ SMTP_SERVER = Page(
 )
 
 
+MAKE_MAILDIR = "/opt/queue-suite/programs/maildirmake ~/Maildir"
 README = Page(
     "README.md",
     texts={"queue-inject": "a picture"},
@@ -179,7 +180,7 @@ README = Page(
     replaced={
         **QUICK,
         "relay.example.net:25": RELAY,
-        "maildirmake ~/Maildir": "su - ann -c '/opt/queue-suite/programs/maildirmake ~/Maildir'",
+        MAKE_MAILDIR: f"su - ann -c '{MAKE_MAILDIR}'",
         "queue-start --home /var/queue": """
             (exec env --default-signal=INT queue-start --home /var/queue >/run/log 2>&1) &
             until grep -q 'status: local 0/10' /run/log; do sleep 0.1; done

@@ -1,5 +1,7 @@
-"""swaks and Postfix's SMTP client authenticate to queue-smtpd and hand in mail under TLS."""
+"""swaks, esmtp and Postfix's SMTP client authenticate to queue-smtpd and hand in mail under TLS."""
 
+import os
+import shutil
 import smtplib
 import subprocess
 from collections.abc import Iterator
@@ -53,6 +55,33 @@ def test_swaks_hands_in_a_message_with_its_password_and_none_without(
         done = subprocess.run(words, capture_output=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout
     assert b"with ESMTPSA id " in only(smtpd_home).message
+
+
+def test_esmtp_hands_in_messages_under_starttls_with_tls_1_3(smtpd_home: Home, tmp_path: Path) -> None:
+    """Where two session tickets came at once, libESMTP took them for one and waited: one message in three hung."""
+    trusted, config = tmp_path / ".config" / "libesmtp" / "ca.pem", tmp_path / "esmtprc"
+    trusted.parent.mkdir(mode=0o700, parents=True)
+    # It takes no file that others may read.
+    trusted.touch(0o600)
+    shutil.copyfile(make_certificate(tmp_path, "localhost")[0], trusted)
+    config.touch(0o600)
+    with IntakeDaemon(smtpd_home), SmtpdDaemon(smtpd_home, ("submission",)) as daemon:
+        config.write_text(
+            f"hostname = localhost:{daemon.ports[0]}\nstarttls = required\nusername = joe\npassword = {PASSWORD}\n"
+        )
+        for _ in range(12):
+            done = subprocess.run(
+                [need("esmtp"), "-v", "-C", str(config), "-f", ANN, FAR],
+                input=b"Subject: x\n\nhello\n",
+                env={"HOME": str(tmp_path), "PATH": os.defpath},
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert daemon.said(b": tls TLSv1.3 ")
+    found = queued(smtpd_home)
+    assert len(found) == 12 and all(b"with ESMTPSA id " in each.message for each in found)
 
 
 def test_postfix_as_a_client_relays_by_auth_under_starttls(smtpd_home: Home) -> None:

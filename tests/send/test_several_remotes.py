@@ -276,18 +276,6 @@ def test_another_number_of_queue_remotes_is_used_at_the_next_start_and_hup_says_
         assert not send.found("warning: " + SENTENCE % 2)
 
 
-def test_another_number_of_workers_of_queue_todo_is_used_at_the_next_start_and_hup_says_so(home: Home) -> None:
-    Path(home.control, "todoworkers").write_text("2\n")
-    with ScriptedSend(home) as send:
-        send.fence()
-        send.signal(signal.SIGHUP)
-        send.fence()
-        Path(home.control, "todoworkers").write_text("3\n")
-        send.signal(signal.SIGHUP)
-        send.wait_for("warning: control/todoworkers is 3 now; it is used at the next start")
-        assert not send.found("warning: control/todoworkers is 2 now")
-
-
 @pytest.mark.parametrize("words", [["--remotes"], ["--remotes", "0"], ["--remotes", "17"], ["--remotes", "2", "3"]])
 def test_a_wrong_number_of_queue_remotes_is_a_usage_error(home: Home, words: list[str]) -> None:
     done = subprocess.run(

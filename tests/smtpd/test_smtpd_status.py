@@ -108,7 +108,7 @@ def test_all_processes_tell_of_their_sessions_and_of_what_they_have_counted(
         text = capfd.readouterr().out
         assert "all processes:" in text and "clients: 127.0.0.1 2" in text and re.search(r"\d  127.0.0.1 .*\n", text)
         daemon.wait_for(b": queued ")
-        kinds = {(event or ("",))[0] for event in map(parse_event, daemon.log.splitlines())}
+        kinds = {event[0].name if event else "" for event in map(parse_event, daemon.log.splitlines())}
         assert {"smtp_start", "smtp_connect", "smtp_to", "smtp_queued", "smtp_refused"} <= kinds
         assert kinds.isdisjoint(("", "smtp_other"))
         # What has ended is told of no more.

@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.errors import Temporary
 from queue_base.queue.layout import open_layout
-from queue_todo import config
-from queue_todo.config import RuleFiles
 from support.processes.todo_daemon import TodoDaemon, todo_home
 from support.queues.queued import queue_message
 
@@ -125,11 +122,11 @@ def test_a_locals_with_only_a_comment_says_that_no_domain_is_local(tmp_path: Pat
         ("envnoathost", b"new.example\n\0", 2),
     ],
 )
-def test_a_nul_in_the_rules_is_named_with_its_line_and_ends_no_worker(
+def test_a_nul_in_the_rules_is_named_with_its_line_and_the_old_ones_stay(
     tmp_path: Path, name: str, content: bytes, line: int
 ) -> None:
     home = todo_home(tmp_path / "home", split=5)
-    with TodoDaemon(home, workers=2) as todo:
+    with TodoDaemon(home) as todo:
         queue_message(home, [b"c@me.example.org"])
         assert todo.notice().local
         Path(home.control, name).write_bytes(content)
@@ -138,36 +135,3 @@ def test_a_nul_in_the_rules_is_named_with_its_line_and_ends_no_worker(
         for _ in range(5):
             queue_message(home, [b"c@me.example.org", b"joe@new.example"])
         assert all(notice.local and notice.remote for notice in todo.notices(5).values())
-
-
-def test_rules_of_more_than_16_megabytes_reach_all_workers(tmp_path: Path) -> None:
-    home = todo_home(tmp_path / "home", split=5)
-    with TodoDaemon(home, workers=2) as todo:
-        queue_message(home, [b"c@me.example.org"])
-        assert todo.notice().local
-        for name, end in (("locals", b"new.example\n"), ("virtualdomains", b"other.example:a\n")):
-            Path(home.control, name).write_bytes(b"%s.example:%s\n" % (b"x" * 60, b"y" * 9_000_000) + end)
-        todo.reread()
-        for _ in range(5):
-            queue_message(home, [b"c@new.example"])
-        assert all(notice.local and not notice.remote for notice in todo.notices(5).values())
-
-
-def test_rules_that_no_worker_could_be_given_are_refused_and_the_old_ones_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = todo_home(tmp_path / "home")
-    files = RuleFiles(home)
-    files.read()
-    kept = files.rules
-    monkeypatch.setattr(config, "INSTRUCTION_MAX", 1000)
-    Path(home.control, "virtualdomains").write_bytes(b"a.example:a\n" * 50 + b"b.example:%s\n" % (b"b" * 500))
-    files.read()
-    assert files.rules is not kept
-    kept = files.rules
-    Path(home.control, "virtualdomains").write_bytes(b"a.example:%s\n" % (b"a" * 500))
-    Path(home.control, "locals").write_bytes(b"%s\n" % (b"a" * 500))
-    for fresh in (False, True):
-        with pytest.raises(Temporary, match="together have more than 1000 bytes"):
-            (RuleFiles(home) if fresh else files).read()
-    assert files.rules is kept

@@ -316,21 +316,15 @@ def test_a_message_that_is_named_while_it_is_in_hand_is_looked_at_once_more_and_
     assert pending.arrival == 1.0 and pending.take(9) == [5, 8]
 
 
-@pytest.mark.parametrize("scans", [True, False])
-def test_the_next_message_of_a_number_in_hand_that_only_a_scan_finds_is_looked_at_after_that(
-    tmp_path: Path, scans: bool
-) -> None:
+def test_the_next_message_of_a_number_in_hand_that_only_a_scan_finds_is_looked_at_after_that(tmp_path: Path) -> None:
     layout = open_layout(make_home(tmp_path / "home", split=3).queue)
-    pending = Pending(layout, scans=scans)
+    pending = Pending(layout)
     pending.add([5], 1.0)
     assert pending.take(9) == [5]
     # The thread has seen that the earlier message is gone; the next one comes, and inotify has lost its name.
     Path(layout.todo(5)).touch()
-    if scans:
-        pending.run(2.0)
-        assert pending.wait(2.0) > 0.0
-    else:
-        pending.add_scanned([5])
+    pending.run(2.0)
+    assert pending.wait(2.0) > 0.0
     assert not pending.may_take()
     pending.done([5], 3.0)
     assert pending.take(9) == [5]
@@ -340,10 +334,12 @@ def test_the_next_message_of_a_number_in_hand_that_only_a_scan_finds_is_looked_a
 
 def test_a_message_that_a_scan_finds_while_it_is_in_hand_is_deferred_and_parked_as_any_other(tmp_path: Path) -> None:
     layout = open_layout(make_home(tmp_path / "home", split=3).queue)
-    pending = Pending(layout, scans=False)
+    pending = Pending(layout)
     pending.add([5, 6], 1.0)
     assert pending.take(9) == [5, 6]
-    pending.add_scanned([5, 6])
+    Path(layout.todo(5)).touch()
+    Path(layout.todo(6)).touch()
+    pending.run(2.0)
     assert pending.defer(5, 2.0) == RETRY_AFTER
     pending.park(6)
     pending.done([6], 2.0)

@@ -125,18 +125,14 @@ def test_a_number_that_is_named_again_while_it_is_in_hand_is_looked_for_in_all_t
     assert pending.take(10) == [3] and pending.classes_of([3]) == {3: "later"}
 
 
-@pytest.mark.parametrize("reads", [True, False])
-def test_a_number_that_only_a_scan_finds_while_it_is_in_hand_is_taken_after_that(layout: Layout, reads: bool) -> None:
-    pending = Pending(layout, scans=reads)
+def test_a_number_that_only_a_scan_finds_while_it_is_in_hand_is_taken_after_that(layout: Layout) -> None:
+    pending = Pending(layout)
     pending.set_classes(layout, ("bulk", "later"))
     pending.add([3], 1.0, "bulk")
     assert pending.take(10) == [3]
     put(layout, "bulk", 3)
-    if reads:
-        pending.read_lower_soon()
-        read_all(pending)
-    else:
-        pending.add_scanned([3], "bulk")
+    pending.read_lower_soon()
+    read_all(pending)
     assert not pending.may_take()
     pending.done([3], 1.0)
     assert pending.take(10) == [3] and pending.classes_of([3]) == {3: "bulk"}

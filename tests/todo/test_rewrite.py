@@ -67,7 +67,7 @@ CATCH_ALL = RULES._replace(virtualdomains=unpack_map(b"out.example:\n:all\n.in.e
         (b"a@b%c@hack.example", (REMOTE, b"a@b@c")),
         # A fully qualified name with its final dot is the same one. No name ends in two dots.
         (b"joe@me.example.", (LOCAL, b"joe@me.example")),
-        (b"Joe@LOCAL.example.", (LOCAL, b"Joe@local.example")),
+        (b"Joe@LOCAL.example.", (LOCAL, b"Joe@LOCAL.example")),
         (b"joe%local.example.@hack.example.", (LOCAL, b"joe@local.example")),
         (b"sue@a.virtual.example.", (LOCAL, b"under-sue@a.virtual.example")),
         (b"joe@elsewhere.example.", (REMOTE, b"joe@elsewhere.example.")),

@@ -3,7 +3,6 @@
 import os
 import select
 import warnings
-from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -156,29 +155,6 @@ def test_a_file_without_a_recipient_or_without_a_file_has_no_domain(tmp_path: Pa
     assert first_domain(str(file)) == b""
     file.write_bytes(b"\0T" + b"x" * 5000)
     assert first_domain(str(file)) == b""
-
-
-@pytest.mark.parametrize("named_at", [1.0, 2.0])
-@pytest.mark.parametrize("priority", ["", "bulk"])
-def test_what_is_named_after_a_scan_has_found_it_is_handed_to_its_worker_as_new_and_not_left_deferred(
-    home: Home, priority: str, named_at: float
-) -> None:
-    worker, parent = Pending(open_layout(home.queue), scans=False), Pending(open_layout(home.queue))
-    for pending in (worker, parent):
-        pending.set_classes(open_layout(home.queue), ["bulk"] * bool(priority))
-    worker.add([7], 0.0, priority)
-    assert worker.take(1) == [7]
-    worker.defer(7, 0.0)
-    # The deferred message is deleted, and the next one gets its number while a scan goes on.
-    if priority:
-        parent.add_scanned([7], priority)
-    else:
-        Path(open_layout(home.queue).todo(7)).write_bytes(b"")
-        parent.run(1.0)
-    parent.add([7], named_at, priority)
-    assert parent.take(1) == [7]
-    (worker.add_scanned if 7 in parent.scanned else partial(worker.add, now=named_at))([7], priority=priority)
-    assert worker.take(1) == [7]
 
 
 def test_a_message_whose_name_inotify_has_lost_is_not_left_to_the_time_of_a_deferred_one(home: Home) -> None:

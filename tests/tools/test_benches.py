@@ -26,8 +26,8 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         [],
     ),
     "classify": (
-        "--messages 30 --rounds 1 --split 3 --workers 1,2 --dir HERE",
-        r"workers 2: median \d+ messages/s, ratio [\d.]+",
+        "--messages 30 --rounds 1 --split 3 --dir HERE",
+        r"median \d+ messages/s",
         [],
     ),
     "counts": ("--messages 20 --tries 1 --dir HERE", r"\d+ over the bounds", ["smtp-sink", "strace"]),
@@ -100,7 +100,7 @@ BACKLOG = (
 # Words that make no sense for any bench; what each has beside them is in its own entry.
 WRONG = {
     "admin": ["--messages 0", "--split x", "--dir /nowhere"],
-    "classify": ["--messages 0", "--workers 1,17", "--announce --messages 12000", "--dir /nowhere"],
+    "classify": ["--messages 0", "--announce --messages 12000", "--dir /nowhere"],
     "counts": ["--messages 0", "--tries no", "--cpu 1,0", "--dir /nowhere"],
     "fair": ["--messages 0", "--runs x", "--dir /nowhere"],
     "inject": ["--loop -1", "--slow 0", "--together ,", "--disk /nowhere"],

@@ -9,7 +9,7 @@ from queue_admin.home.chosen import home_of
 from queue_admin.printable import visible
 from queue_admin.settings.control_change import edit_control
 from queue_base.control import read_parsed, unable_to_parse
-from queue_base.errors import Failure, Usage, complain
+from queue_base.errors import Failure, NotFound, Usage
 from queue_base.home import Home
 from queue_smtp.auth_server import PASSWORD_MAX, make_verifier
 from queue_wire.control.smtpdusers import (
@@ -69,7 +69,8 @@ def command(context: click.Context, user: str | None, cram_md5: bool, delete: bo
     if delete and cram_md5:
         raise Usage("--delete and --cram-md5 exclude each other")
     if delete:
-        context.exit(_delete(home, name))
+        _delete(home, name)
+        return
     password = read_password(user)
     _set(home, name, SharedSecret(password) if cram_md5 else _make_verifier(password))
 
@@ -106,8 +107,8 @@ def _set(home: Home, user: bytes, proof: Proof) -> None:
     print(f"{visible(user)} has a new password")
 
 
-def _delete(home: Home, user: bytes) -> int:
-    """Remove a user; return 1 if there is none."""
+def _delete(home: Home, user: bytes) -> None:
+    """Remove a user. Raises NotFound."""
     missing = False
 
     def remove(old: bytes | None) -> bytes | None:
@@ -120,10 +121,8 @@ def _delete(home: Home, user: bytes) -> int:
 
     edit_control(home, FILE, remove)
     if missing:
-        complain("queuectl", f"unable to remove {visible(user)}: there is no such user; --list lists all")
-        return 1
+        raise NotFound(f"unable to find user {visible(user)}: queuectl passwd --list lists all")
     print(f"{visible(user)} is removed")
-    return 0
 
 
 def _unpack(home: Home, data: bytes | None) -> UserPasswords:

@@ -17,7 +17,8 @@ import click
 
 from queue_admin.home.chosen import each_queue, home_of, share_names
 from queue_admin.messages.admin_client import AdminClient, connect_or_lock, runs
-from queue_admin.messages.choosing import Chosen, check_long_id, choose, read_names
+from queue_admin.messages.choosing import Chosen, choose, read_names
+from queue_admin.messages.named_message import check_long_id
 from queue_admin.messages.offline import OfflineQueue
 from queue_admin.messages.selector_options import limit_option, make_selectors, selector_options
 from queue_admin.messages.selectors import Selectors

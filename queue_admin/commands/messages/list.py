@@ -11,11 +11,12 @@ from typing import Any
 import click
 
 from queue_admin.home.chosen import each_queue, home_of, share_names
-from queue_admin.messages.choosing import check_long_id, find, read_names, select
+from queue_admin.messages.choosing import find, read_names, select
 from queue_admin.messages.detail import Detail, read_detail, read_done_marks
 from queue_admin.messages.last_results import DeadNexthops, recipient_states
 from queue_admin.messages.message_facts import message_facts, recipient_facts, stored_facts, stored_recipients
-from queue_admin.messages.outside_sort import PART, sort_outside
+from queue_admin.messages.named_message import check_long_id
+from queue_admin.messages.outside_sort import sort_outside
 from queue_admin.messages.selector_options import limit_option, make_selectors, selector_options
 from queue_admin.messages.selectors import Selectors, is_deleted
 from queue_admin.messages.stored_mail import COUNTED_MAX, StoredMail, StoredMessage
@@ -204,8 +205,7 @@ def _found(
             return
         pairs = ((_sort_key(sort, snapshot, detail), snapshot.message) for snapshot, detail in chosen)
         limit = options["limit"]
-        # With a small limit, no more than that many are in memory.
-        keys = iter(nsmallest(limit, pairs)) if limit is not None and limit <= PART else sort_outside(pairs)
+        keys = islice(sort_outside(pairs), limit)
         # All are looked at before the first one is known.
         first = list(islice(keys, 1))
     with Progress(None, "messages", "listed", prints=True) as progress:
@@ -217,7 +217,7 @@ def _found(
 
 
 def _checked(layout: Layout, names: Iterator[str], progress: Progress) -> Iterator[str]:
-    """Yield the ids, each one checked. Raises Usage."""
+    """Yield the ids, each one checked. Raises Usage, NotFound."""
     for name in names:
         progress.step()
         yield check_long_id(layout, name)

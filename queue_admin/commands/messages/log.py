@@ -14,6 +14,7 @@ from queue_admin.logs.find_log import find_log, find_smtpd_log
 from queue_admin.logs.log_files import LogDirectory, LogSource, SystemdJournal
 from queue_admin.logs.message_log import MadeMessage, MessageLog
 from queue_admin.logs.smtp_session import session_lines
+from queue_admin.messages.named_message import read_id
 from queue_admin.messages.survey import look
 from queue_admin.printable import precise, visible
 from queue_admin.system_accounts import account_uid
@@ -22,8 +23,7 @@ from queue_base.errors import TEMPORARY, Failure, NotFound, Permanent, Usage
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.shell_completion import complete_file
-from queue_wire.format_error import FormatError
-from queue_wire.ids import pack_long_id, pack_queue_id, unpack_long_id
+from queue_wire.ids import pack_long_id, pack_queue_id
 
 KINDS = {"bounce": "bounced as", "delay": "delay notice sent as"}
 SETTLE = 2.0  # Seconds in which the last lines of a message that has left the queue come.
@@ -202,10 +202,7 @@ def choose_lines(source: LogSource, found: MessageLog, birth: int) -> Iterator[t
 
 def _read_id(home: Home, name: str) -> tuple[int, int]:
     """Return the number and the birth of a message. Raises Usage, NotFound."""
-    try:
-        message, birth = unpack_long_id(name)
-    except FormatError as error:
-        raise Usage(f"unable to find message: {error}") from error
+    message, birth = read_id(name)
     if birth is None:
         snapshot = look(open_layout(home.queue), message)
         if snapshot is None or snapshot.birth is None:

@@ -6,7 +6,7 @@ import click
 
 from queue_admin.home.chosen import each_queue, home_of, share_names
 from queue_admin.messages.admin_client import connect
-from queue_admin.messages.choosing import check_long_id
+from queue_admin.messages.named_message import check_long_id
 from queue_admin.printable import visible
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import Temporary, Usage
@@ -52,7 +52,7 @@ def command(context: click.Context, ids: tuple[str, ...], all_messages: bool) ->
 
 
 def _resubmit(home: Home, ids: tuple[str, ...]) -> None:
-    """Have messages of one queue tried, all if no ids are given. Raises Exit, Temporary, Usage."""
+    """Have messages of one queue tried, all if no ids are given. Raises Exit, NotFound, Temporary, Usage."""
     layout = open_layout(home.queue)
     for name in ids:
         check_long_id(layout, name)

@@ -13,9 +13,8 @@ from queue_admin.messages.description import (
     describe_as_facts,
     describe_stored,
     describe_stored_as_facts,
-    find_message,
-    find_stored,
 )
+from queue_admin.messages.named_message import find_message, find_stored
 from queue_admin.messages.stored_mail import StoredMail, StoredMessage
 from queue_admin.messages.survey import Snapshot, open_regular
 from queue_admin.system_accounts import be_owner

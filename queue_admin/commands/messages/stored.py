@@ -8,6 +8,7 @@ import click
 
 from queue_admin.home.chosen import each_queue, find_queue, home_of, with_queue
 from queue_admin.messages.admin_client import ask_for_runs
+from queue_admin.messages.named_message import no_long_id, read_id
 from queue_admin.messages.stored_mail import StoredDomain, StoredMessage, check_read, read_stored, stored_domains
 from queue_admin.printable import size_text, span, visible, word
 from queue_admin.system_accounts import be_owner
@@ -18,7 +19,6 @@ from queue_base.queue.layout import open_layout
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, EMPTY, RUNNING, RunRequest
 from queue_wire.control.hostmap import host_key
 from queue_wire.control.ondemand import OnDemandLines, is_domain_name, unpack_ondemand
-from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_queue_id, split_queue_id, unpack_long_id
 
 
@@ -55,7 +55,7 @@ def command(
         raise Usage(f"not the name of a domain: {domain!a}")
     # What is stored for a domain may be in several queues, a message in one.
     queue, identity = split_queue_id(identity or "")
-    long_id = _check_id(identity)
+    long_id = _check_id(home, name, identity) if identity else b""
     if queue:
         home = find_queue(home, f"{queue}/{identity}")[0]
     elif identity and (delete or bounce):
@@ -114,12 +114,16 @@ def _read_lines(home: Home) -> OnDemandLines | None:
         return None
 
 
-def _check_id(identity: str) -> bytes:
-    try:
-        if identity and unpack_long_id(identity)[1] is None:
-            raise Usage(f"not a long id, as `queuectl stored DOMAIN` prints it: {identity!a}")
-    except FormatError as error:
-        raise Usage(str(error)) from error
+def _check_id(home: Home, domain: bytes, identity: str) -> bytes:
+    """Return a long id, whether its message is stored or not. Raises Usage, NotFound, Temporary."""
+    number, birth = read_id(identity)
+    if birth is None:
+        for one in home.each():
+            open_layout(one.queue)
+            for each in read_stored(one, domain):
+                if unpack_long_id(each.long_id)[0] == number:
+                    raise no_long_id(identity, pack_queue_id(one.name, each.long_id))
+        raise _not_stored(home, domain, identity)
     return identity.encode()
 
 

@@ -3,7 +3,7 @@
 import click
 
 from queue_report.commands.options import logs_and_lake, spark_options, stream_options
-from queue_report.commands.settings import missing, split_setting
+from queue_report.commands.settings import split_setting
 
 
 @click.command("build")
@@ -37,10 +37,7 @@ def command(
       queue-report build hdfs:///logs --lake hdfs:///lake --master yarn --compact --expire 400
     """
     settings = dict(map(split_setting, conf))
-    try:
-        from queue_report.lake.build import Order, build
-    except ImportError as error:
-        raise missing(error) from error
+    from queue_report.lake.build import Order, build
     from queue_report.runtime.progress import make_progress
     from queue_report.runtime.session import Sessions
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from queue_base.errors import Temporary, Usage, reason
-from queue_report.commands.settings import missing
 
 # What is in a directory of the demo.
 LOGS, LAKE, PAGE = "logs", "lake", "report.html"
@@ -26,10 +25,7 @@ def command(out: str | None, days: int) -> None:
       queue-report demo
       queue-report demo --out /tmp/month
     """
-    try:
-        from queue_report.lake.build import Order, build
-    except ImportError as error:
-        raise missing(error) from error
+    from queue_report.lake.build import Order, build
     place = _make_place(out)
     from queue_report.commands.summary import print_build
     from queue_report.demo.world import write_logs

@@ -6,7 +6,7 @@ import click
 
 from queue_report.commands.forms import FORMATS, print_result
 from queue_report.commands.options import spark_options
-from queue_report.commands.settings import missing, split_setting
+from queue_report.commands.settings import split_setting
 from queue_report.reports.engine import Result
 
 
@@ -24,10 +24,7 @@ def command(lake: str, form: str, master: str | None, conf: tuple[str, ...]) -> 
       queue-report history --lake /srv/lake
       queue-report show overall --lake /srv/lake --as-of 41
     """
-    try:
-        from queue_report.lake.lake import open_lake
-    except ImportError as error:
-        raise missing(error) from error
+    from queue_report.lake.lake import open_lake
     from queue_report.runtime.files import store_settings
 
     versions = open_lake(lake, store_settings(dict(map(split_setting, conf)))).history()

@@ -11,7 +11,7 @@ from queue_base.daemon.processes import program_path
 from queue_base.errors import Usage
 from queue_report.commands.options import logs_and_lake, spark_options, stream_options
 from queue_report.commands.page import unfit
-from queue_report.commands.settings import missing, split_setting
+from queue_report.commands.settings import split_setting
 
 
 class _Size(click.ParamType[int]):
@@ -96,10 +96,7 @@ def command(
     from queue_report.watch.memory import use_system_memory
 
     use_system_memory()
-    try:
-        from queue_report.lake.build import Order
-    except ImportError as error:
-        raise missing(error) from error
+    from queue_report.lake.build import Order
     if page is not None:
         from queue_report.reports.choice import check_engine
 

@@ -19,6 +19,7 @@ from queue_report.lake.data_files import RowWriter, read_files, read_streams, un
 from queue_report.lake.lake import Conflict, Lake, Unsettled, Written, make_lake, open_lake
 from queue_report.lake.old import take_over
 from queue_report.lake.stage import Stage, StreamResult, StreamTask, TaskResult, match_task, without
+from queue_report.logs.reading import find_new
 from queue_report.logs.streams import SourceError, Stream, StreamLogs, find_streams
 from queue_report.runtime.errors import JAVA_ERRORS, java_reason
 from queue_report.runtime.files import Files, open_files, store_settings
@@ -219,9 +220,8 @@ class _Build:
         tasks = []
         for stream, (logs, one) in found.items():
             state = known.get(stream, {})
-            files = state.get("files", {})
-            size = sum(max(0, log.size - files.get(log.name, (0,))[0]) for log in one.logs)
-            if any(files.get(log.name, (None,))[0] != log.size for log in one.logs):
+            size = find_new(state, one.logs)
+            if size is not None:
                 tasks.append((size, StreamTask(stream, logs, one.below, state)))
         tasks.sort(key=lambda pair: pair[0], reverse=True)
         return [task for _, task in tasks], [size for size, _ in tasks]

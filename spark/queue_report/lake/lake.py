@@ -22,7 +22,7 @@ from deltalake.schema import ArrayType, PrimitiveType
 from deltalake.transaction import AddAction, RemoveAction
 
 from queue_base.errors import Permanent, Temporary, reason
-from queue_report.runtime.files import Files, LocalFiles, as_os_error, local_path, open_files
+from queue_report.runtime.files import Files, LocalFiles, as_os_error, local_path, make_directory, open_files
 from queue_report.schema.columns import COLUMNS, PARTITIONED
 
 # The columns by which it is stored; what Delta calls the directory of rows without a date.
@@ -253,6 +253,8 @@ def make_lake(uri: str, store: Mapping[str, str] | None = None) -> Lake:
     try:
         if not DeltaTable.is_deltatable(files.root, storage_options=options):
             _refuse_others(uri, files)
+            if isinstance(files, LocalFiles):
+                make_directory(files.root)
             DeltaTable.create(
                 files.root,
                 _schema(),

@@ -24,9 +24,9 @@ import numpy as np
 
 from queue_report.logs import packed
 from queue_report.logs.streams import SourceError, choose_logs
-from queue_report.match.grammar import parse_event
+from queue_report.match.grammar import is_line
 from queue_report.match.lines import Lines
-from queue_report.match.stamps import IS_STAMPED, STAMP
+from queue_report.match.stamps import IS_STAMPED
 from queue_report.match.text import escape
 from queue_report.runtime.files import Entry, Files
 
@@ -56,7 +56,8 @@ _NULS = re.compile(rb"\0+")
 @dataclass
 class Known:
     """A file that was read: its size then, how many bytes of its content were read, a hash of the first HEAD of these,
-    its lines so far, and a hash of the last _LAST bytes, `` where these are not known.
+    its lines so far, and a hash of the last _LAST bytes, `` where these are not known. damaged: when a file that cannot
+    be unpacked had changed (Entry.changed), so that it is not tried again before it changes.
 
     A head `tail:…` is that of a lake of the form before: a hash of the last bytes that were read.
     """
@@ -66,6 +67,11 @@ class Known:
     head: str
     lines: int
     last: str = ""
+    damaged: int = 0
+
+    def is_as_it_was(self, entry: Entry) -> bool:
+        """Return whether a file of this name has nothing new."""
+        return self.size == entry.size and self.damaged in (0, entry.changed)
 
 
 class _Log(NamedTuple):
@@ -82,6 +88,14 @@ class _Log(NamedTuple):
     @property
     def name(self) -> str:
         return self.entry.name
+
+
+def find_new(state: Mapping[str, Any], entries: Sequence[Entry]) -> int | None:
+    """Return about how many bytes of a stream's files are new, None if nothing is; state: see Reading."""
+    known = {name: Known(*one) for name, one in state.get("files", {}).items()}
+    if all(one.name in known and known[one.name].is_as_it_was(one) for one in entries):
+        return None
+    return sum(max(0, one.size - known[one.name].size if one.name in known else one.size) for one in entries)
 
 
 class Reading:
@@ -138,8 +152,8 @@ class Reading:
             except packed.Damaged as error:
                 if not log.packed:
                     raise
-                self._say_damaged(log.name, error)
                 self._give_back(log)
+                self._pass_by(log.entry, error)
             except FileNotFoundError:
                 if not self._is_removed(log.name):
                     raise
@@ -193,14 +207,14 @@ class Reading:
         looks = []
         for entry in entries:
             known = self._known.get(entry.name)
-            if known is None or known.size != entry.size or entry.name in _AT_WORK:
+            if known is None or not known.is_as_it_was(entry) or entry.name in _AT_WORK:
                 try:
                     looks.append(self._look(entry))
                 except FileNotFoundError:
                     if not self._is_removed(entry.name):
                         raise
                 except packed.Damaged as error:
-                    self._say_damaged(entry.name, error)
+                    self._pass_by(entry, error)
         found = self._find_earlier(looks)
         own, claimed = names.difference(_AT_WORK), set[str]()
         own |= {log.name for log in looks if log.name in found[log.name] and _is_sure(self._known[log.name], log)}
@@ -224,7 +238,7 @@ class Reading:
                 if name == self._last:
                     self._carried = b""
                 continue
-            known = replace(known, head=_hash(log.head[: min(known.read, HEAD)]))
+            known = replace(known, head=_hash(log.head[: min(known.read, HEAD)]), damaged=0)
             is_new = log.packed or log.entry.size > known.read or log.name in _AT_WORK
             after[log.name] = replace(known, size=-1 if is_new else log.entry.size)
             if name == log.name or name not in now_called:
@@ -276,8 +290,11 @@ class Reading:
         known.head = _hash(log.head[: min(known.read, HEAD)]) if known.read else ""
         known.last = ""
 
-    def _say_damaged(self, name: str, error: packed.Damaged) -> None:
-        self.warnings.append(f"{self._uri(name)}: {error}; it is passed by until it can be read")
+    def _pass_by(self, entry: Entry, error: packed.Damaged) -> None:
+        """Have a damaged file wait until it changes."""
+        known = self._known.get(entry.name, Known(0, 0, "", 0))
+        self._known[entry.name] = replace(known, size=entry.size, damaged=entry.changed)
+        self.warnings.append(f"{self._uri(entry.name)}: {error}; it is passed by until it changes")
 
     def _look(self, entry: Entry) -> _Log:
         raw, file = self._open(entry.name)
@@ -465,7 +482,7 @@ class Reading:
         """Return the line that is carried: it was cut short."""
         line, self._carried = self._carried, b""
         # A logger completes a file before it calls it .s: what ends there without a newline was written so.
-        whole = packed.base_name(self._last).endswith(".s") and _is_line(line)
+        whole = packed.base_name(self._last).endswith(".s") and is_line(line)
         known = self._known.get(self._last)
         number = known.lines + 1 if known else 1
         return _one_line(line[:LINE_MAX], self._name(self._last), number, not whole)
@@ -534,10 +551,6 @@ def _go_to(file: BinaryIO, log: _Log, place: int) -> None:
         _skip(file, place)
     else:
         file.seek(place)
-
-
-def _is_line(line: bytes) -> bool:
-    return IS_STAMPED.match(line) is not None and parse_event(line[STAMP:]) is not None
 
 
 def _one_line(line: bytes, file: str, number: int | None, torn: bool) -> Lines:

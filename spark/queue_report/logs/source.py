@@ -20,7 +20,7 @@ from queue_base.errors import Permanent
 from queue_report.logs.reading import Reading
 from queue_report.logs.streams import SourceError, Stream, find_streams
 from queue_report.match.block import Block
-from queue_report.match.grammar import counted_as, parse_event
+from queue_report.match.grammar import parse_event
 from queue_report.match.lines import Lines
 from queue_report.match.text import escape
 from queue_report.runtime.files import Files, open_files
@@ -102,4 +102,4 @@ def _rows(stream: Stream, lines: Lines) -> pa.RecordBatch:
 
 def _kind(event: bytes) -> str | None:
     found = parse_event(event)
-    return None if found is None else counted_as(found[0])
+    return None if found is None else found[0].name

@@ -18,7 +18,7 @@ class Block:
     """
 
     def __init__(self, lines: Lines) -> None:
-        self.data = lines.data
+        self.data, self.file, self._first = lines.data, lines.file, lines.first
         self.starts, self.ends = lines.starts, lines.ends
         self.numbers = np.arange(len(self.starts))
         if b"\0" in self.data and not lines.torn:
@@ -60,6 +60,10 @@ class Block:
         if self.texts:
             self.texts = [self.texts[place] for place in np.flatnonzero(which).tolist()]
             self.prints = self.prints[which]
+
+    def line_number(self, place: int) -> int | None:
+        """Return the number of a line in its file, None where it is not known."""
+        return None if self._first is None else self._first + int(self.numbers[place])
 
     def line(self, place: int) -> bytes:
         return self.data[int(self.starts[place]) : int(self.ends[place])]

@@ -1,36 +1,66 @@
-"""Rows that the rules found, in Arrow."""
+"""What the rules find in the lines of a block: rows that are complete, and counts of lines."""
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from queue_report.match.reasons import MANGLED, NOTHING, Describer, Said
-from queue_report.match.rows import LEVEL, NAMES, TEXT_MAX, Columns, Rows, add_address, add_facts, column_of, fill
-from queue_report.match.rules import AlertRow, DeliveryRow, Found
-from queue_report.match.state import Message
+from queue_report.match.reasons import MANGLED, NOTHING, Said, describe
+from queue_report.match.rows import TEXT_MAX, Columns, Rows, add_address, add_facts, column_of, fill
+from queue_report.match.state import Facts, Message
+from queue_report.schema.columns import LEVEL
 
-# One for all matchers of a process: reasons are the same everywhere.
-_DESCRIBER = Describer()
+# Takes a line: the state (changed as the line says), what was found (added to), the stamp, the values of the fields.
+Rule: TypeAlias = Callable[..., None]
+# A row of the table of lines (grammar.py): the kind that a line is counted under, its template, and the rule that takes
+# it; None: it is counted, no more.
+LineRow: TypeAlias = tuple[str, str, Rule | None]
 
-
-def to_rows(found: Found, place: Mapping[str, str]) -> Rows:
-    """Return what was found as the rows of its tables; of those that it does not have, None. place: host and queue."""
-    rows: Rows = dict.fromkeys(NAMES)
-    if found.messages:
-        rows["messages"] = fill("messages", _messages(found.messages), place, len(found.messages))
-    if found.deliveries:
-        rows["deliveries"] = fill("deliveries", _deliveries(found.deliveries), place, len(found.deliveries))
-    if found.intervals or found.stretches:
-        columns = _intervals(found)
-        rows["intervals"] = fill("intervals", columns, place, len(columns["at_ns"]))
-    found.smtp.add_to(rows, place)
-    found.on_demand.add_to(rows, place)
-    if found.alerts:
-        rows["alerts"] = fill("alerts", _alerts(found.alerts), place, len(found.alerts))
-    return rows
+# A row by column name, but for host and queue; texts may be bytes.
+Row: TypeAlias = dict[str, Any]
+# With the end and the outcome.
+MessageRow: TypeAlias = tuple[Message, int, str]
+# key, id, delivery, address, start, done, result, reason, facts; done and reason may be None.
+DeliveryRow: TypeAlias = tuple[str, int, int, bytes, int, int | None, bytes, bytes | None, Facts]
+# From when until when (ns), and levels, a row each.
+Stretches: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]
 
 
-def _messages(found: list[tuple[Message, int, str]]) -> Columns:
+class Found:
+    """Rows that are complete, and counts: lines by kind. rows: of the tables that have few, by table."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.messages: list[MessageRow] = []
+        self.deliveries: list[DeliveryRow] = []
+        self.stretches: list[Stretches] = []
+        self.rows: defaultdict[str, list[Row]] = defaultdict(list)
+
+    def add_alert(self, at: int, kind: str, text: bytes) -> None:
+        shown = text[: 4 * TEXT_MAX].decode(errors="ignore")[:TEXT_MAX]
+        # Its words are separated by spaces, those of a reason by `_`.
+        folded = describe(shown.replace(" ", "_").encode()).template
+        self.rows["alerts"].append({"time_ns": at, "kind": kind, "text": shown, "template": folded})
+
+    def take(self, place: Mapping[str, str]) -> Rows:
+        """Return the rows of each table that has some, and forget them. place: host and queue."""
+        columns: dict[str, Columns] = {}
+        if self.messages:
+            columns["messages"] = _messages(self.messages)
+        if self.deliveries:
+            columns["deliveries"] = _deliveries(self.deliveries)
+        if self.stretches:
+            columns["intervals"] = _intervals(self.stretches)
+        for table, rows in self.rows.items():
+            columns[table] = {name: [row.get(name) for row in rows] for name in {name for row in rows for name in row}}
+        for found in (self.messages, self.deliveries, self.stretches, self.rows):
+            found.clear()
+        return {table: fill(table, each, place, len(next(iter(each.values())))) for table, each in columns.items()}
+
+
+def _messages(found: list[MessageRow]) -> Columns:
     messages = [row[0] for row in found]
     columns: Columns = {
         "id": [one.number for one in messages],
@@ -60,28 +90,13 @@ def _deliveries(found: list[DeliveryRow]) -> Columns:
     return columns
 
 
-def _say(result: str, reason: bytes | None) -> Said:
-    if result == "success" or result == "lost":
+def _say(result: bytes, reason: bytes | None) -> Said:
+    if result == b"success" or result == b"lost":
         return NOTHING
-    return MANGLED if reason is None else _DESCRIBER.describe(reason)
+    return MANGLED if reason is None else describe(reason)
 
 
-def _intervals(found: Found) -> Columns:
-    stretches = list(found.stretches)
-    if found.intervals:
-        begins, ends, levels = zip(*found.intervals, strict=True)
-        stretches.append((np.array(begins, np.int64), np.array(ends, np.int64), np.array(levels, np.int32)))
-    begin, until, level = (np.concatenate(part) for part in zip(*stretches, strict=True))
+def _intervals(found: list[Stretches]) -> Columns:
+    begin, until, level = (np.concatenate(part) for part in zip(*found, strict=True))
     columns = {name: np.ascontiguousarray(level[:, place]) for place, name in enumerate(LEVEL)}
     return {"at_ns": begin, "until_ns": until} | columns
-
-
-def _alerts(found: list[AlertRow]) -> Columns:
-    texts = [text[: 4 * TEXT_MAX].decode(errors="ignore")[:TEXT_MAX] for _, _, text in found]
-    return {
-        "time_ns": column_of(found, 0),
-        "kind": column_of(found, 1),
-        "text": texts,
-        # Its words are separated by spaces, those of a reason by `_`.
-        "template": [_DESCRIBER.describe(text.replace(" ", "_").encode()).template for text in texts],
-    }

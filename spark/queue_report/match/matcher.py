@@ -4,36 +4,19 @@ What is the same for all lines is done by numpy, a block at a time: stamps, repe
 A plain loop then takes the other lines in the order of the log, and the statuses that say that nothing is in flight.
 """
 
-from collections import Counter
-
 import numpy as np
 
-from queue_report.match import smtp_log
+from queue_report.match import send_log
 from queue_report.match.block import Block
-from queue_report.match.found import to_rows
-from queue_report.match.grammar import FITS, SAFE_DIGITS, counted_as, first_word, parse_event
+from queue_report.match.found import Found, Rule
+from queue_report.match.grammar import Fits, first_word, parse_event, quick_fits
+from queue_report.match.levels import Levels
 from queue_report.match.lines import Lines
-from queue_report.match.quarantine import Quarantine
-from queue_report.match.repeats import Prints, Repeats, Seen, Times
-from queue_report.match.rows import NAMES, Rows, fill
-from queue_report.match.rules import Found, Rules
+from queue_report.match.repeats import Repeats, Seen
+from queue_report.match.rows import TEXT_MAX, Rows, fill
 from queue_report.match.stamps import IS_STAMPED
-from queue_report.match.state import State, add_words
-from queue_report.match.statuses import Levels, Statuses
+from queue_report.match.state import State
 from queue_report.match.text import escape
-
-_START, _DONE, _NEW, _INFO, _END = range(1, 6)
-# The first bytes of an event say which of these kinds it is, if it is one of them.
-_HEADS = {b"start": _START, b"deliv": _DONE, b"new m": _NEW, b"info ": _INFO, b"end m": _END}
-_RESULTS = {b"success": "success", b"failure": "failure", b"deferral": "deferral"}
-# Kinds with a rule of their name that come by parse_event.
-_RULED = frozenset(("new", "info", "start", "mangled", "bounce", "triple", "hold", "delete", "release", "end", "alert"))
-_ONDEMAND = frozenset(f"ondemand_{word}" for word in ("stored", "done", "stays", "requeued", "started", "ended"))
-# All kinds of the grammar; those that no rule above takes are counted, no more.
-TAKEN = frozenset((
-    *_RULED, *_ONDEMAND, *smtp_log.RULED, *smtp_log.COUNTED, "smtp_start", "smtp_gone", "tcpserver",
-    "status", "exiting", "done", "corrupt", "dest", "delay", "requeue", "ondemand", "inflow", "config", "warning",
-))  # fmt: skip
 
 # How the trouble of a stream begins that is a bug here, not a log that cannot be read.
 UNMATCHED = "unable to match"
@@ -53,6 +36,38 @@ def name_bug(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".replace("\n", " ")
 
 
+def _start(state: State, found: Found, at: int, delivery: bytes, number: bytes, address: bytes) -> None:
+    send_log.start(state, found, at, int(delivery), int(number), address)
+
+
+def _done(state: State, found: Found, at: int, delivery: bytes, result: bytes, reason: bytes) -> None:
+    send_log.done(state, found, at, int(delivery), result, reason)
+
+
+def _new(state: State, found: Found, at: int, number: bytes) -> None:
+    send_log.new(state, found, at, int(number))
+
+
+def _info(
+    state: State, found: Found, at: int, number: bytes, size: bytes, sender: bytes, qp: bytes, uid: bytes
+) -> None:
+    send_log.info(state, found, at, int(number), int(size), sender, int(qp), int(uid))
+
+
+def _end(state: State, found: Found, at: int, number: bytes) -> None:
+    send_log.end(state, found, at, int(number))
+
+
+# The kinds that most lines are, by the first bytes of an event: what fits, and what takes the fields as they stand.
+_QUICK: dict[bytes, tuple[str, Fits, Rule]] = {
+    b"start": ("start", quick_fits(send_log.start), _start),
+    b"deliv": ("done", quick_fits(send_log.done), _done),
+    b"new m": ("new", quick_fits(send_log.new), _new),
+    b"info ": ("info", quick_fits(send_log.info), _info),
+    b"end m": ("end", quick_fits(send_log.end), _end),
+}
+
+
 class Matcher:
     """Matches the lines of a stream, which come in the order of the log.
 
@@ -62,103 +77,109 @@ class Matcher:
     """
 
     def __init__(self, state: State, seen: Seen) -> None:
-        self.counts: Counter[str] = Counter()
         self._place = {"host": state.host, "queue": state.queue}
         self._found = Found()
-        self._rules = Rules(state, self._found, self.counts)
+        self.counts = self._found.counts
         self._state = state
         self._repeats = Repeats(state.stamps, seen)
-        self._statuses = Statuses()
+        self._levels = Levels()
 
     def feed(self, lines: Lines) -> Rows:
         """Return the rows that are complete now."""
         if not len(lines.starts):
-            return dict.fromkeys(NAMES)
+            return {}
         block = Block(lines)
-        bad = Quarantine(lines, self._place)
         if lines.torn:
-            self.counts["quarantine"] += len(lines.starts)
-            for number, (time, has) in enumerate(zip(block.times.tolist(), block.has_stamp.tolist(), strict=True)):
-                bad.add(block, number, "cut short", time if has else None)
-            return self._rows(bad, block.times[:0], block.prints[:0])
+            for number in range(len(block.starts)):
+                self._refuse(block, number, "cut short")
+            return self._found.take(self._place)
         if not block.has_stamp.all():
-            unread = np.flatnonzero(~block.has_stamp).tolist()
-            self.counts["quarantine"] += len(unread)
-            for number in unread:
+            for number in np.flatnonzero(~block.has_stamp).tolist():
                 stamped = IS_STAMPED.match(block.line(number)) is not None
-                bad.add(block, number, "stamp out of range" if stamped else "not stamped", None)
+                self._refuse(block, number, "stamp out of range" if stamped else "not stamped")
             block.keep(block.has_stamp)
-        if not len(block.starts):
-            return self._rows(bad, block.times, block.prints)
-        block.read_texts()
-        repeats = self._repeats.find(block.times, block.prints, block.line)
-        if repeats is not None:
-            self.counts["repeated"] += int(repeats.sum())
-            block.keep(~repeats)
         if len(block.starts):
-            self._match(block, bad)
-        return self._rows(bad, block.times, block.prints)
+            block.read_texts()
+            repeats = self._repeats.find(block.times, block.prints, block.line)
+            if repeats is not None:
+                self.counts["repeated"] += int(repeats.sum())
+                block.keep(~repeats)
+        if len(block.starts):
+            self._match(block)
+        rows = self._found.take(self._place)
+        if len(block.times):
+            columns = {"time_ns": block.times, "print": block.prints}
+            rows["lines"] = fill("lines", columns, self._place, len(block.times))
+        return rows
 
-    def _match(self, block: Block, bad: Quarantine) -> None:
+    def _refuse(self, block: Block, number: int, reason: str) -> None:
+        """Add a line that could not be read to the quarantine."""
+        self.counts["quarantine"] += 1
+        time_ns = int(block.times[number]) if block.has_stamp[number] else None
+        # A character has four bytes at most; what is cut in two here is behind the last that is kept.
+        text = escape(block.line(number)[: 4 * TEXT_MAX + 4]).decode()[:TEXT_MAX]
+        row = {"file": block.file, "line": block.line_number(number), "time_ns": time_ns}
+        self._found.rows["quarantine"].append(row | {"reason": reason, "text": text})
+
+    def _match(self, block: Block) -> None:
         """Apply the rules to a block of stamped lines."""
-        rules, times, texts = self._rules, block.times.tolist(), block.events()
-        levels = Levels(self._statuses, rules, block, texts)
-        new, info, start, done, end = rules.new, rules.info, rules.start, rules.done, rules.end
-        fits_start, fits_done, fits_new = FITS["start"], FITS["done"], FITS["new"]
-        fits_info, fits_end = FITS["info"], FITS["end"]
-        starts = results = news = infos = ends = 0
-        head_of = _HEADS.get
+        state, found, times, texts = self._state, self._found, block.times.tolist(), block.events()
+        self._levels.tidy()
+        is_status = block.find_texts(b"status: ")
+        statuses = np.flatnonzero(is_status)
+        levels = self._levels.number_texts([texts[place] for place in statuses.tolist()])
+        statuses, levels = statuses[levels >= 0], levels[levels >= 0]
+        idle = statuses[self._levels.are_idle(levels)]
+        # The loop sees all lines but the statuses of deliveries in flight.
+        is_status[:] = False
+        is_status[statuses] = True
+        is_status[idle] = False
+        idle_places = set(idle.tolist())
+        ends: list[tuple[int, int]] = []  # Where a run has ended, and when.
         strangers: set[int] = set()  # Lines that are not the queue's own.
+        tally = dict.fromkeys(("start", "done", "new", "info", "end"), 0)
+        quick_of = _QUICK.get
         number = 0
         try:
-            for number in levels.lines_for_rules():
+            for number in np.flatnonzero(~is_status).tolist():
                 text = texts[number]
-                kind = head_of(text[:5])
-                # What does not fit, or has a number of so many digits that it may be too large, is looked at below.
-                if kind == _DONE:
-                    if (match := fits_done(text)) is not None:
-                        delivery, result, reason = match.groups()
-                        if len(delivery) <= SAFE_DIGITS:
-                            results += 1
-                            done(times[number], int(delivery), _RESULTS[result], reason)
-                            continue
-                elif kind == _START:
-                    if (match := fits_start(text)) is not None:
-                        delivery, message, address = match.groups()
-                        if len(delivery) <= SAFE_DIGITS and len(message) <= SAFE_DIGITS:
-                            starts += 1
-                            start(times[number], int(delivery), int(message), address)
-                            continue
-                elif kind == _NEW:
-                    if (match := fits_new(text)) is not None and len(text) <= SAFE_DIGITS + 8:
-                        news += 1
-                        new(times[number], int(match[1]))
+                quick = quick_of(text[:5])
+                if quick is not None:
+                    name, fits, apply = quick
+                    match = fits(text)
+                    if match is not None:
+                        tally[name] += 1
+                        apply(state, found, times[number], *match.groups())
                         continue
-                elif kind == _INFO:
-                    if (match := fits_info(text)) is not None:
-                        message, size, sender, qp, uid = match.groups()
-                        if max(len(message), len(size), len(qp), len(uid)) <= SAFE_DIGITS:
-                            infos += 1
-                            info(times[number], int(message), int(size), sender, int(qp), int(uid))
-                            continue
-                elif kind == _END:
-                    if (match := fits_end(text)) is not None and len(text) <= SAFE_DIGITS + 8:
-                        ends += 1
-                        end(times[number], int(match[1]))
-                        continue
-                elif levels.is_level(number):
-                    if not rules.is_idle():
-                        levels.advance(number)
-                        rules.idle(times[number], self._last_before(number, times, strangers), levels.take(number))
+                elif number in idle_places:
+                    if state.deliveries:
+                        # It crashed, and nobody knows when; what was seen last held until its last line.
+                        last = self._last_before(number, times, strangers)
+                        ends.append((number, times[number] if last is None else last))
+                        send_log.crash(state, found)
                     continue
-                self._rare(block, number, times[number], text, levels, strangers, bad)
-            levels.advance(None)
+                event = parse_event(text)
+                if event is None:
+                    strangers.add(number)
+                    self._refuse(block, number, "not a line of the log")
+                    word = first_word(text)
+                    if word is not None:
+                        state.add_unknown(word)
+                    continue
+                kind, values = event
+                found.counts[kind.name] += 1
+                if not kind.own:
+                    strangers.add(number)
+                if kind.rule is send_log.exiting:
+                    ends.append((number, times[number]))
+                if kind.rule is not None:
+                    kind.rule(state, found, times[number], *values)
         except BUGS as error:
             raise Unmatched(block.line(number), error) from error
-        for name, count in (("start", starts), ("done", results), ("new", news), ("info", infos), ("end", ends)):
-            self.counts[name] += count
-        self.counts["status"] += levels.count
-        self._state.last_ns = self._last_before(len(times), times, strangers)
+        found.counts.update(tally)
+        found.counts["status"] += len(statuses)
+        self._levels.add(state, found, statuses, block.times[statuses], levels, ends)
+        state.last_ns = self._last_before(len(times), times, strangers)
 
     def _last_before(self, number: int, times: list[int], strangers: set[int]) -> int | None:
         """Return the stamp of the queue's last line before one of a block; None where it is not known."""
@@ -166,65 +187,3 @@ class Matcher:
         while number in strangers:
             number -= 1
         return times[number] if number >= 0 else self._state.last_ns
-
-    def _rare(
-        self, block: Block, number: int, at: int, text: bytes, levels: Levels, strangers: set[int],
-        bad: Quarantine,
-    ) -> None:  # fmt: skip
-        """Take a line of a kind that few lines have, or of none."""
-        event = parse_event(text)
-        if event is None:
-            strangers.add(number)
-            self.counts["quarantine"] += 1
-            self._count_unknown(text)
-            bad.add(block, number, "not a line of the log", at)
-            return
-        kind, values = event
-        if kind not in TAKEN and not kind.startswith("foreign "):
-            strangers.add(number)
-            self.counts["quarantine"] += 1
-            bad.add(block, number, f"no rule for {kind}", at)
-            return
-        if kind.startswith("foreign "):
-            strangers.add(number)
-            kind = counted_as(kind)
-            self.counts[kind] += 1
-            if kind != "config":
-                self._found.alerts.append((at, kind, bytes(values[0])))
-            return
-        self.counts[counted_as(kind)] += 1
-        if kind.startswith("smtp_") or kind == "tcpserver":
-            strangers.add(number)
-            if kind == "smtp_start":
-                self._rules.smtp_start(at, *map(int, values))
-            elif kind == "smtp_gone":
-                self._rules.smtp_gone(at, int(values[0]))
-            elif kind in smtp_log.RULED:
-                self._rules.smtp_line(kind, at, int(values[0]), *values[1:])
-            return
-        if kind == "alert" or kind == "warning":
-            self._found.alerts.append((at, kind, bytes(values[0])))
-        if kind in _ONDEMAND:
-            getattr(self._rules, kind)(at, *values)
-        elif kind == "exiting":
-            levels.advance(number)
-            self._rules.exiting(at)
-        elif kind == "done":
-            delivery, result, reason = values
-            self._rules.done(at, int(delivery), _RESULTS[bytes(result)], bytes(reason))
-        elif kind in _RULED:
-            getattr(self._rules, kind)(at, *values)
-
-    def _count_unknown(self, text: bytes) -> None:
-        word = first_word(text)
-        if word is not None:
-            add_words(self._state.unknown, {word: 1})
-
-    def _rows(self, bad: Quarantine, times: Times, prints: Prints) -> Rows:
-        """Return what was found."""
-        rows = to_rows(self._found, self._place)
-        self._found.clear()
-        rows["quarantine"] = bad.rows()
-        if len(times):
-            rows["lines"] = fill("lines", {"time_ns": times, "print": prints}, self._place, len(times))
-        return rows

@@ -25,6 +25,7 @@ A reason is text as the log has it, `_` standing for a space. A class says whose
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from queue_wire.status_code import find_status
@@ -199,30 +200,14 @@ NOTHING = Said(None, "", "")
 MANGLED = Said("report_mangled", "", "local")
 
 
-class Describer:
-    """Describes reasons of failures and deferrals, and remembers some."""
+@lru_cache(1 << 15)
+def describe(reason: bytes) -> Said:
+    """Return what a reason (UTF-8) of a failure or a deferral says."""
+    text = reason.decode()
+    return _describe(abridge(text), is_listed(text))
 
-    _MAX = 1 << 15
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, Said] = {}
-        self._abridged: dict[tuple[str, bool], Said] = {}
-
-    def describe(self, reason: bytes) -> Said:
-        """Return what a reason (UTF-8) says."""
-        said = self._known.get(reason)
-        if said is None:
-            if len(self._known) >= self._MAX:
-                self._known.clear()
-            text = reason.decode()
-            said = self._known[reason] = self._describe(abridge(text), is_listed(text))
-        return said
-
-    def _describe(self, reason: str, listed: bool) -> Said:
-        said = self._abridged.get((reason, listed))
-        if said is None:
-            if len(self._abridged) >= self._MAX:
-                self._abridged.clear()
-            folded, code = template(reason), enhanced_code(reason)
-            said = self._abridged[reason, listed] = Said(folded, code, delivery_class(code, folded, listed))
-        return said
+@lru_cache(1 << 15)
+def _describe(reason: str, listed: bool) -> Said:
+    folded, code = template(reason), enhanced_code(reason)
+    return Said(folded, code, delivery_class(code, folded, listed))

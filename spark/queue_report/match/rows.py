@@ -8,24 +8,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from queue_report.schema.arrow import ARROW
+from queue_report.schema.columns import OF_MESSAGE
+from queue_wire.format_error import FormatError
+from queue_wire.ids import unpack_long_id
 
-NAMES = (
-    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "filters", "stored", "runs",
-    "quarantine", "lines",
-)  # fmt: skip
-# By table (NAMES): rows in the columns of queue_report.schema.arrow.ARROW, None for no row.
-Rows: TypeAlias = dict[str, pa.RecordBatch | None]
+# By table: rows in the columns of queue_report.schema.arrow.ARROW. A table that has none is not there.
+Rows: TypeAlias = dict[str, pa.RecordBatch]
 Columns: TypeAlias = dict[str, Any]
 
-FACTS = ("qp", "uid", "sender", "bytes", "birth_ns", "info_ns")
-LEVEL = ("local_now", "local_limit", "remote_now", "remote_limit")
 TEXT_MAX = 1000  # Characters that are kept of a line that is text.
 _DAY = 86_400_000_000_000
+_LONG_MAX = 2**63 - 1
 
 
 def add_facts(columns: Columns, facts: Sequence[tuple[Any, ...]]) -> None:
     """Add the columns of what `info` tells of messages."""
-    for place, name in enumerate(FACTS):
+    for place, name in enumerate(OF_MESSAGE):
         columns[name] = column_of(facts, place)
 
 
@@ -49,6 +47,18 @@ def domain_of(recipient: bytes) -> bytes:
         return b""
     domain = recipient[place:]
     return domain.lower() if domain.isascii() else domain.decode().lower().encode()
+
+
+def born_of(long_id: bytes) -> tuple[int | None, int | None]:
+    """Return the message number and the birth in nanoseconds of a long id; None for both if it is none.
+
+    Where a host has several queues, the name of its queue and a slash are before it.
+    """
+    try:
+        number, birth = unpack_long_id(long_id.rpartition(b"/")[2].decode())
+    except (FormatError, UnicodeDecodeError):
+        return None, None
+    return (None, None) if birth is None or max(number, birth * 1000) > _LONG_MAX else (number, birth * 1000)
 
 
 def fill(table: str, columns: Mapping[str, Any], constant: Mapping[str, str], size: int) -> pa.RecordBatch:

@@ -1,5 +1,6 @@
 """What is open between two lines of a stream's log, and how the table `pending` holds it."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_report.match.hashes import hash_address, hash_addresses
-from queue_report.match.ondemand_log import OpenRecipients, OpenRun, OpenRuns, OpenStored, StoredKey, push
-from queue_report.match.rows import FACTS, LEVEL, add_address, add_facts, fill
-from queue_report.match.smtp_log import OpenSession, born_of
+from queue_report.match.rows import add_address, add_facts, born_of, fill
 from queue_report.schema.arrow import ARROW
+from queue_report.schema.columns import LEVEL, OF_MESSAGE
 
 # Of a message, what `info` tells and when: qp, uid, sender, bytes, birth_ns, info_ns. None: the log does not say.
 Facts: TypeAlias = tuple[int | None, int | None, bytes | None, int | None, int | None, int | None]
@@ -23,6 +23,10 @@ Level: TypeAlias = tuple[int, int, int, int]
 
 # Columns of a message's row that are attributes of Message.
 _COPIED = ("successes", "failures", "deferrals", "bounce_qp", "bounce_of", "again_ns", "fate")
+_SESSION_TEXTS = (
+    "client", "name", "server", "tls_version", "tls_cipher", "tls_failure", "auth_user", "mechanism",
+)  # fmt: skip
+_SESSION_COUNTS = ("messages", "recipients", "bytes", "refused", "dropped", "discarded", "auth_failures")
 _WORDS_MAX = 100  # Unknown first words that are counted each for itself.
 _OTHERS = "(others)"
 SLICE = 10_000  # Messages that are packed or unpacked at once.
@@ -105,6 +109,61 @@ def _hash_tried(messages: Iterable[Message]) -> None:
             one.tried = hashed
 
 
+class OpenSession:
+    """A session of SMTP that has not ended: what is known of it, as a row. sender, recipients: of the transaction."""
+
+    __slots__ = ("recipients", "row", "sender")
+
+    def __init__(self, row: dict[str, Any], sender: bytes | None = None, recipients: int = 0) -> None:
+        self.row, self.sender, self.recipients = row, sender, recipients
+
+    @classmethod
+    def new(cls, number: int, at: int) -> "OpenSession":
+        row = {"key": f"{number}.{at}", "number": number, "start_ns": at}
+        return cls(row | dict.fromkeys(_SESSION_TEXTS) | dict.fromkeys(_SESSION_COUNTS, 0))
+
+    def pack(self) -> str:
+        """Return it as JSON, for the table `pending`."""
+        kept = {name: one.decode() if isinstance(one, bytes) else one for name, one in self.row.items()}
+        sender = None if self.sender is None else self.sender.decode()
+        return json.dumps({"row": kept, "sender": sender, "recipients": self.recipients})
+
+    @classmethod
+    def unpack(cls, text: str) -> "OpenSession":
+        kept = json.loads(text)
+        sender = None if kept["sender"] is None else kept["sender"].encode()
+        return cls(kept["row"], sender, kept["recipients"])
+
+
+class OpenStored:
+    """A recipient that is stored for an on-demand domain. There may be a million. `below`: the same one, which was
+    stored before."""
+
+    __slots__ = ("below", "deferrals", "sender", "size", "start_ns")
+
+    def __init__(self, start_ns: int, sender: bytes, size: int, deferrals: int = 0) -> None:
+        self.start_ns, self.sender, self.size, self.deferrals = start_ns, sender, size, deferrals
+        self.below: OpenStored | None = None
+
+
+class OpenRun:
+    """A run over what is stored that has not ended. start_ns, cause: None for one that has no `started`. The counts are
+    of its lines."""
+
+    __slots__ = ("cause", "deferrals", "failures", "start_ns", "successes")
+
+    def __init__(self, start_ns: int | None, cause: bytes | None) -> None:
+        self.start_ns, self.cause = start_ns, cause
+        self.successes = self.failures = self.deferrals = 0
+
+    def count(self, result: bytes) -> None:
+        """Count a line of a recipient."""
+        self.successes += result == b"success"
+        self.failures += result == b"failure"
+        self.deferrals += result == b"deferral"
+
+
+StoredKey: TypeAlias = tuple[bytes, bytes, bytes]  # Domain, long id, recipient.
 # A delivery in flight: its message, number, address (`remote R`), start, and the message's facts at the start.
 Delivery: TypeAlias = tuple[Message, int, bytes, int, Facts]
 # A bounce whose own message has not been seen: key and number of what it reports, and when it was said.
@@ -144,8 +203,8 @@ class State:
         self.deliveries: dict[int, Delivery] = {}
         self.bounces: dict[int, Bounce] = {}
         self.sessions: dict[int, OpenSession] = {}
-        self.stored: OpenRecipients = {}
-        self.runs: OpenRuns = {}
+        self.stored: dict[StoredKey, OpenStored] = {}
+        self.runs: dict[bytes, OpenRun] = {}
         self.level: tuple[int, Level] | None = None
         self.last_ns: int | None = None
         self.begun_ns: int | None = None
@@ -153,6 +212,16 @@ class State:
         self.dying = False
         self.unknown: Counter[str] = Counter()
         self.stamps = Stamps()
+
+    def push(self, key: StoredKey, one: OpenStored) -> None:
+        """A recipient is stored."""
+        one.below = self.stored.get(key)
+        self.stored[key] = one
+
+    def add_unknown(self, word: str) -> None:
+        """Count an unknown word; all together those that come when there are very many."""
+        many = len(self.unknown) >= _WORDS_MAX and word not in self.unknown
+        self.unknown[_OTHERS if many else word] += 1
 
     def pack(self) -> pa.Table:
         """Return the rows of the table `pending`."""
@@ -312,13 +381,6 @@ class State:
             stamps.last_digest = digest if at == stamps.run_ns else None
 
 
-def add_words(counts: Counter[str], words: Mapping[str, int]) -> None:
-    """Add words to counts of unknown ones; all together those that come when there are very many."""
-    for word, count in words.items():
-        many = len(counts) >= _WORDS_MAX and word not in counts
-        counts[_OTHERS if many else word] += count
-
-
 def _rows(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
     """Yield these columns of each row; texts as UTF-8, but for keys."""
     columns = []
@@ -337,7 +399,7 @@ def _unpack_messages(state: State, batch: pa.RecordBatch) -> None:
     )
     begin = 0
     for end, (number, first_ns, key, *rest) in zip(
-        ends, _rows(batch, "id", "first_ns", "key", *FACTS, *_COPIED), strict=True
+        ends, _rows(batch, "id", "first_ns", "key", *OF_MESSAGE, *_COPIED), strict=True
     ):
         qp, uid, sender, size, birth_ns, info_ns, *copied = rest
         message = Message(number, first_ns, (qp, uid, sender, size, birth_ns, info_ns))
@@ -353,7 +415,7 @@ def _unpack_messages(state: State, batch: pa.RecordBatch) -> None:
 
 
 def _unpack_deliveries(state: State, batch: pa.RecordBatch) -> None:
-    names = ("id", "key", "open", "delivery", "channel", "recipient", "start_ns", *FACTS)
+    names = ("id", "key", "open", "delivery", "channel", "recipient", "start_ns", *OF_MESSAGE)
     for number, key, is_open, delivery, channel, recipient, start_ns, *facts in _rows(batch, *names):
         message = state.messages.get(number) if is_open else None
         if message is None:
@@ -385,7 +447,7 @@ def _unpack_stored(state: State, batch: pa.RecordBatch) -> None:
     names = ("domain", "key", "recipient", "sender", "bytes", "deferrals", "first_ns")
     for domain, long_id, recipient, sender, size, deferrals, first_ns in _rows(batch, *names):
         key = domain.encode(), long_id.encode(), recipient
-        push(state.stored, key, OpenStored(first_ns, sender, size, deferrals))
+        state.push(key, OpenStored(first_ns, sender, size, deferrals))
 
 
 def _unpack_runs(state: State, batch: pa.RecordBatch) -> None:

@@ -24,10 +24,14 @@ def choose_engine(lake: str, kind: str = "auto") -> str:
 
 
 def check_engine(lake: str, kind: str = "auto") -> str:
-    """Return choose_engine's answer. Raises Permanent where that engine is not installed, or has no Java to run on."""
+    """Return choose_engine's answer.
+
+    Raises ImportError or Permanent where that engine is not installed, Permanent where it has no Java to run on.
+    """
     chosen = choose_engine(lake, kind)
     if chosen == "duckdb":
-        _check_duckdb()
+        import duckdb  # noqa: F401 - whether it can be loaded
+
         return chosen
     if importlib.util.find_spec("pyspark") is None:
         raise _no_engine(lake, kind)
@@ -36,15 +40,6 @@ def check_engine(lake: str, kind: str = "auto") -> str:
 
         choose_java(dict(os.environ))
     return chosen
-
-
-def _check_duckdb() -> None:
-    try:
-        import duckdb  # noqa: F401 - whether it can be loaded
-    except ImportError as error:
-        raise Permanent(
-            f"unable to load duckdb: {error}; install it with bin/setup-suite DIRECTORY report, then run this again"
-        ) from error
 
 
 def _no_engine(lake: str, kind: str) -> Permanent:
@@ -72,10 +67,10 @@ def open_engine(
     sessions: begins Spark's session, only if Spark is the engine, and ends it; by default there is one that the process
     leaves to its end. memory: DuckDB's bound, bytes. version: an earlier one. settings: Spark's that were asked for.
 
-    Raises Permanent where there is no lake or the engine is not installed, Temporary where it cannot be read now.
+    Raises Permanent where there is no lake, ImportError or Permanent where the engine is not installed, Temporary where
+    the lake cannot be read now.
     """
     if choose_engine(lake, kind) == "duckdb":
-        _check_duckdb()
         from queue_report.reports.duckdb_engine import MEMORY, DuckEngine
 
         return DuckEngine(lake, memory or MEMORY, version)

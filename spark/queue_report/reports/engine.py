@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from queue_report.lake.lake import Lake
 from queue_report.reports.report import Report, View
+
+# It needs deltalake, and usage is told without.
+if TYPE_CHECKING:
+    from queue_report.lake.lake import Lake
 
 
 class Result(NamedTuple):
@@ -26,7 +29,7 @@ class Engine(Protocol):
     Trouble with the lake or the machine is Temporary; SQL that the engine refuses is Permanent.
     """
 
-    lake: Lake
+    lake: "Lake"
 
     def report(self, report: Report, view: View) -> Result:
         """Return the rows of a report, its columns in the registry's order."""

@@ -8,10 +8,13 @@ executors.
 import errno
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 from urllib.parse import unquote
+
+from queue_base.durable import sync_path
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
@@ -20,11 +23,12 @@ STORE_SETTING = "spark.queueReport.store."
 
 
 class Entry(NamedTuple):
-    """What is in a directory; size: bytes, 0 for a directory."""
+    """What is in a directory; size: bytes, 0 for a directory. changed: when, in nanoseconds, 0 where nobody tells."""
 
     name: str
     is_directory: bool
     size: int
+    changed: int = 0
 
 
 class Files(Protocol):
@@ -90,13 +94,12 @@ class LocalFiles:
         try:
             entries = os.scandir(self._path(path))
         except NotADirectoryError:
-            return [Entry("", False, os.stat(self._path(path)).st_size)]
+            return [_entry("", os.stat(self._path(path)))]
         found = []
         with entries:
             for entry in entries:
                 try:
-                    is_directory = entry.is_dir()
-                    found.append(Entry(entry.name, is_directory, 0 if is_directory else entry.stat().st_size))
+                    found.append(_entry(entry.name, entry.stat()))
                 except OSError as error:
                     if unread is not None and error.errno not in (errno.ENOENT, errno.ELOOP):
                         unread.append(error)
@@ -135,12 +138,12 @@ class LocalFiles:
     def sync(self, paths: Iterable[str]) -> None:
         directories = set()
         for path in paths:
-            _sync(self._path(path))
+            sync_path(self._path(path))
             while path:
                 path = os.path.dirname(path)
                 directories.add(path)
         for path in sorted(directories, reverse=True):
-            _sync(self._path(path))
+            sync_path(self._path(path))
 
     def _path(self, path: str) -> str:
         return os.path.join(self.root, path) if path else self.root
@@ -170,7 +173,9 @@ class StoreFiles:
             if not found and path:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         kinds = arrow.FileType
-        return sorted(Entry(one.base_name, one.type == kinds.Directory, one.size or 0) for one in found)
+        return sorted(
+            Entry(one.base_name, one.type == kinds.Directory, one.size or 0, one.mtime_ns or 0) for one in found
+        )
 
     def open(self, path: str) -> BinaryIO:
         with _plain(path):
@@ -208,6 +213,11 @@ class StoreFiles:
         return self._opened
 
 
+def _entry(name: str, found: os.stat_result) -> Entry:
+    is_directory = stat.S_ISDIR(found.st_mode)
+    return Entry(name, True, 0) if is_directory else Entry(name, False, found.st_size, found.st_mtime_ns)
+
+
 @contextmanager
 def _plain(path: str) -> Iterator[None]:
     """Raise what a store raises as an OSError of one line."""
@@ -240,9 +250,13 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def make_directory(path: str) -> None:
+    """Make a directory of this machine, and what is missing above it; its name survives a power cut. Raises OSError."""
+    above = os.path.dirname(path)
+    if not os.path.isdir(path):
+        make_directory(above)
+        with suppress(FileExistsError):
+            os.mkdir(path)
+    # Who has made it may have been killed before this. Who may not read the directory above has not made it.
+    with suppress(PermissionError):
+        sync_path(above)

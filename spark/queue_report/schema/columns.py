@@ -13,8 +13,8 @@ _LIMITS = {"local_now": "int", "local_limit": "int", "remote_now": "int", "remot
 _PLACE = {"host": "string", "queue": "string"}
 _LIFE = {**_PLACE, "key": "string", "id": "long"}
 
-# What a delivery's row has of its message.
-OF_MESSAGE = tuple(_OF_MESSAGE)
+# What a delivery's row has of its message, and deliveries in flight and their limits.
+OF_MESSAGE, LEVEL = tuple(_OF_MESSAGE), tuple(_LIMITS)
 
 # Messages that have ended. key: "<id>.<first_ns>", one life of an inode number within its stream; the
 # second that begins with that stamp has ".2" behind it, and so on. id: that number.

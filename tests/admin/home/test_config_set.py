@@ -43,7 +43,6 @@ WHEN = {
     "processessmtpd": SMTPD_START,
     "smtpdusers": "queue-smtpd reads it at the next AUTH",
     "processesremote": LATER,
-    "todoworkers": LATER,
     "queuefilesystem": LATER,
     "queues": LATER,
     "ondemand": "not in force yet; start the suite again, because queue-ondemand does not run",

@@ -51,7 +51,7 @@ def test_a_user_is_added_changed_listed_and_removed(home: Home) -> None:
     assert run(home, "--list").stdout == "ann\njoe@example.org\n"
     assert run(home, "--delete", "ann").stdout == "ann is removed\n"
     gone = run(home, "--delete", "ann")
-    assert gone.stderr == "queuectl: unable to remove ann: there is no such user; --list lists all\n"
+    assert gone.stderr == "queuectl: fatal: unable to find user ann: queuectl passwd --list lists all\n"
     assert (gone.returncode, gone.stdout) == (1, "")
     assert list(users(home).users) == [b"joe@example.org"]
 

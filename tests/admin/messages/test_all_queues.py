@@ -69,7 +69,7 @@ def test_an_id_is_found_with_the_name_of_its_queue_and_without(site: Site, capfd
     assert site.run("show", f"c/{b}") == 100
     assert site.run("show", f"a/{b}") == 1
     said = capfd.readouterr().err
-    assert f"unable to find message c/{b}: there is no queue c in a, b" in said
+    assert f"unable to use c/{b}: there is no queue c in a, b" in said
 
 
 def test_an_id_that_several_queues_have_is_an_error_with_both(site: Site, capfd: pytest.CaptureFixture[str]) -> None:

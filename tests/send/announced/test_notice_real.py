@@ -4,7 +4,6 @@ and the walks find it where a guard is left out of the daemons' code.
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
@@ -12,7 +11,6 @@ import pytest
 
 from support.notice.left_out import FAVOURED, LEFT_OUT
 from support.notice.real import walk
-from support.notice.several import SeveralWorld
 from support.plugins.saying import Say
 
 STEPS = 1000
@@ -33,31 +31,6 @@ def test_no_walk_of_the_daemons_loses_or_repeats_a_recipient(seeds: Sequence[int
     say(f"{len(worlds)} walks of {STEPS} system calls and turns: {letters} messages, {crashes} crashes")
     assert crashes > 2 * len(worlds) and letters > 2 * len(worlds)
     assert sum(world.announced for world in worlds) > len(worlds) / 2
-
-
-@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 1000), marks=pytest.mark.exhaustive)])
-def test_no_walk_with_two_workers_of_queue_todo_loses_or_repeats_one(
-    seeds: Sequence[int], tmp_path: Path, say: Say
-) -> None:
-    worlds = [walk(seed, 2 * STEPS, tmp_path / str(seed), make=SeveralWorld) for seed in seeds]
-
-    crashes = sum(world.crashes for world in worlds)
-    letters = sum(len(world.letters) for world in worlds)
-    say(f"{len(worlds)} walks of {2 * STEPS} system calls and turns: {letters} messages, {crashes} crashes")
-    assert crashes > len(worlds) and letters > len(worlds)
-    assert any(world.announced for world in worlds)
-
-
-@pytest.mark.exhaustive
-def test_a_walk_finds_it_where_two_workers_have_the_same_message(tmp_path: Path) -> None:
-    places = count()
-    with patch("queue_todo.todo_workers.share_of", lambda message, split, workers: next(places) % workers):
-        for seed in range(100):
-            try:
-                walk(seed, STEPS, tmp_path / str(seed), make=SeveralWorld)
-            except (AssertionError, KeyError):
-                return
-    pytest.fail("no walk needs it")
 
 
 @pytest.mark.exhaustive

@@ -61,6 +61,10 @@ def test_without_a_command_it_says_what_to_do_next_and_is_wrong_usage() -> None:
         ("pyarrow", ["watch", "/logs", "--lake"]),
         ("numpy", ["demo", "--out"]),
         ("pyarrow", ["demo", "--out"]),
+        ("deltalake", ["build", "/logs", "--lake"]),
+        ("deltalake", ["watch", "/logs", "--lake"]),
+        ("deltalake", ["history", "--lake"]),
+        ("deltalake", ["show", "overall", "--engine", "spark", "--lake"]),
     ],
 )
 def test_without_what_a_build_needs_one_line_says_how_to_get_it(
@@ -74,6 +78,17 @@ def test_without_what_a_build_needs_one_line_says_how_to_get_it(
         f"queue-report: fatal: unable to load {module}: No module named '{module}'; install it with "
         "bin/setup-suite DIRECTORY spark, then run this again\n",
     )
+
+
+def test_without_any_extra_it_tells_its_usage_and_a_report_says_how_to_get_them(tmp_path: Path) -> None:
+    for module in ("deltalake", "duckdb", "numpy", "pandas", "pyarrow", "pyspark"):
+        (tmp_path / f"{module}.py").write_text(f"raise ImportError(\"No module named '{module}'\")\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = run("show", "--help", environment=environment)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Usage: queue-report show ")
+    done = run("show", "overall", "--lake", str(tmp_path / "lake"), environment=environment)
+    assert done.returncode == 100 and done.stderr.count("\n") == 1
+    assert done.stderr.endswith("; install it with bin/setup-suite DIRECTORY report, then run this again\n")
 
 
 def test_an_interrupt_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> None:

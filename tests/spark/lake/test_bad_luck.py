@@ -13,12 +13,15 @@ import pytest
 
 from queue_base.errors import Permanent
 from queue_report.lake import build as build_module
+from queue_report.lake.build import Order, build
 from queue_report.lake.lake import open_lake
 from queue_report.logs import reading
 from queue_report.logs.reading import Reading
 from queue_report.logs.streams import find_streams
 from queue_report.runtime.files import LocalFiles
+from queue_report.runtime.progress import Progress
 from support.spark.logs.log_lake import Lake
+from support.spark.runner import InProcess
 
 MB = 1 << 20
 
@@ -53,6 +56,30 @@ def test_a_file_whose_name_is_no_utf8_has_its_bad_lines_in_quarantine(logs: Path
     put(logs / "mx1" / "q" / os.fsdecode(b"\xff.log"), log(10, 2) + b"garbage\n")
     lake.build(logs)
     assert [row["file"] for row in lake.rows("quarantine")] == ["mx1/q/%FF.log"]
+    assert not lake.build(logs).lines
+
+
+@pytest.mark.parametrize("part", [20, -20], ids=["at its beginning", "later"])
+def test_a_damaged_archive_is_told_once_and_begins_no_stage_until_it_changes(
+    logs: Path, lake: Lake, tmp_path: Path, part: int
+) -> None:
+    whole = gzip.compress(log(10, 2000))
+    archive = logs / "mx1" / "q" / f"@40000000{0x6553F10A + 3000:08x}00000000.s.gz"
+    # Of one size, whether damaged or whole.
+    put(archive, whole[:part] + bytes(len(whole[part:])) if part < 0 else b"\x1f\x8b" + bytes(len(whole) - 2))
+    first = lake.build(logs)
+    assert [warning for warning in first.warnings if "its compressed content is damaged" in warning]
+    runner = InProcess()
+    order = Order(str(logs), str(tmp_path / "lake"))
+    for _ in range(2):
+        again = build(order, runner, Progress())
+        assert (again.warnings, again.version, runner.ran) == ([], first.version, 0)
+    put(logs / "mx1" / "q" / "current", log(0, 6))
+    assert build(order, runner, Progress()).warnings == []
+    put(archive, whole)
+    os.utime(archive, (1, 1))
+    build(order, runner, Progress())
+    assert open_numbers(lake, "mx1") == [*range(6), *range(10, 2010)]
     assert not lake.build(logs).lines
 
 

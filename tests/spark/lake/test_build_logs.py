@@ -91,13 +91,12 @@ def test_a_line_on_which_the_rules_fail_costs_its_own_queue_alone_and_is_named(
         (tmp_path / "logs" / queue).mkdir(parents=True)
         (tmp_path / "logs" / queue / "current").write_text("".join(LINES))
     with (tmp_path / "logs" / "two" / "current").open("a") as file:
-        file.write(f"{LINES[-1][:26]}smtp 1: etrn shop.example: 250\n")
-    # As it was: the grammar had the kind, and the rules did not.
-    monkeypatch.setattr(smtp_log, "RULED", smtp_log.RULED | {"smtp_etrn"})
+        file.write(f"{LINES[-1][:26]}smtp 1: queued 457-tk3x2a bytes 7 recipients 1\n")
+    monkeypatch.setattr(smtp_log, "born_of", {}.__getitem__)
     lake = Lake(tmp_path / "lake")
     summary = lake.build(tmp_path / "logs", host="mx")
     (warning,) = summary.warnings
-    assert "queue two of host mx is left as it was: unable to match" in warning and "KeyError: 'smtp_etrn'" in warning
+    assert "queue two of host mx is left as it was: unable to match" in warning and "KeyError: b'457-tk3x2a'" in warning
     assert [row["queue"] for row in lake.rows("messages")] == ["one"]
     assert {row["queue"] for table in COLUMNS for row in lake.rows(table)} == {"one"}
     with pytest.raises(Temporary, match=r"^unable to match every queue"):

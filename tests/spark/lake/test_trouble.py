@@ -166,6 +166,29 @@ def test_data_files_and_then_the_entry_of_the_log_are_synced(
     assert seen[at + 1 :] == ["_delta_log/00000000000000000002.json", "_delta_log", "."]
 
 
+def test_the_name_of_a_new_lake_and_of_what_is_made_above_it_is_synced_before_it_is_one(
+    log: GrowingLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut might take the whole lake after its first build."""
+    seen: list[str] = []
+    create = DeltaTable.create
+
+    def note_create(*given: Any, **more: Any) -> Any:
+        seen.append("create")
+        return create(*given, **more)
+
+    monkeypatch.setattr(os, "fsync", lambda open_as: seen.append(os.readlink(f"/proc/self/fd/{open_as}")))
+    monkeypatch.setattr(DeltaTable, "create", note_create)
+    Lake(tmp_path / "srv" / "mail" / "lake").build(tmp_path / "logs")
+    above = [str(tmp_path.parent), str(tmp_path), str(tmp_path / "srv"), str(tmp_path / "srv" / "mail")]
+    assert seen[: seen.index("create")] == above
+    # One that a build which was killed, or somebody else, has made, too.
+    (tmp_path / "other").mkdir()
+    seen.clear()
+    Lake(tmp_path / "other").build(tmp_path / "logs")
+    assert seen[: seen.index("create")] == [str(tmp_path)]
+
+
 def test_where_a_data_file_cannot_be_made_safe_it_does_not_count(
     lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

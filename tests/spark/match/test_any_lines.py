@@ -8,7 +8,7 @@ from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
 from queue_report.match import State
-from queue_report.match.rules import DELETED_BEFORE
+from queue_report.match.send_log import DELETED_BEFORE
 from support.spark.logs.log_files import GARBAGE, stamp
 from support.spark.logs.log_reference import read_lines
 from support.spark.logs.log_rows import agree

@@ -9,6 +9,7 @@ from queue_report.match import Matcher, State
 from queue_report.match.hashes import hash_address, hash_addresses, murmur3
 from queue_report.match.lines import Lines, split_lines
 from queue_report.match.text import escape, unescape
+from queue_report.schema.columns import PARTITIONED
 from support.spark.logs.log_files import stamp
 from support.spark.matched import HOST, QUEUE, Stream, carry_state, match_cut
 
@@ -32,7 +33,7 @@ def feed(data: bytes, first: int | None = 1) -> tuple[dict[str, list[dict[str, o
     """Match a log that begins with the data."""
     matcher = new_matcher()
     rows = matcher.feed(split_lines(data, "alpha/main/current", first))
-    return {name: [] if batch is None else batch.to_pylist() for name, batch in rows.items()}, matcher
+    return {name: rows[name].to_pylist() if name in rows else [] for name in PARTITIONED}, matcher
 
 
 def levels_of(*lines: tuple[int, str]) -> list[tuple[object, ...]]:
@@ -182,11 +183,11 @@ def test_a_line_that_was_cut_short_is_quarantined_whatever_it_says() -> None:
     state = State(HOST, QUEUE)
     ends = np.array([len(data)])
     rows = new_matcher(state).feed(Lines(data, ends * 0, ends, "f", None, torn=True))
-    assert rows["quarantine"] is not None and rows["quarantine"].to_pylist()[0] | {"date": None} == {
+    assert rows["quarantine"].to_pylist()[0] | {"date": None} == {
         "host": HOST, "queue": QUEUE, "file": "f", "line": None, "time_ns": BEGIN, "reason": "cut short",
         "text": data.decode(), "date": None,
     }  # fmt: skip
-    assert rows["lines"] is None and not state.messages
+    assert "lines" not in rows and not state.messages
 
 
 def test_no_lines_make_no_rows() -> None:

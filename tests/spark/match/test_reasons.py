@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from queue_report.match.reasons import Describer, Said, abridge, enhanced_code, template
+from queue_report.match.reasons import Said, abridge, describe, enhanced_code, template
 
 SAID = "_does_not_like_recipient./Remote_host_said:_"
 
@@ -75,20 +75,18 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=[case.reason[:60] for case in CASES])
 def test_a_reason_has_a_template_a_code_and_a_class(case: Case) -> None:
-    assert Describer().describe(case.reason.encode()) == Said(case.template, case.code, case.kind)
+    assert describe(case.reason.encode()) == Said(case.template, case.code, case.kind)
 
 
 def test_a_reason_that_is_met_again_says_the_same() -> None:
-    describer = Describer()
     for _ in range(2):
         for case in CASES:
-            assert describer.describe(case.reason.encode()) == Said(case.template, case.code, case.kind)
+            assert describe(case.reason.encode()) == Said(case.template, case.code, case.kind)
 
 
 def test_a_list_of_spammers_is_found_in_what_is_folded_as_an_id() -> None:
-    describer = Describer()
-    assert describer.describe(b"554_see_a1spamhaus9_now/").kind == "spam"
-    assert describer.describe(b"554_see_a1bcdefghi9_now/").kind == "other"
+    assert describe(b"554_see_a1spamhaus9_now/").kind == "spam"
+    assert describe(b"554_see_a1bcdefghi9_now/").kind == "other"
 
 
 def test_successes_fold_too() -> None:

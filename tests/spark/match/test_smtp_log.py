@@ -2,15 +2,11 @@
 
 import itertools
 import json
-import re
-from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_report.match import matcher
 from queue_report.match.grammar import parse_event
 from queue_smtp.server_replies import RELAYING_DENIED
 from queue_smtpd.sessions import session_log
@@ -154,9 +150,7 @@ ANY_LINES = st.one_of(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from((0, 0, 1, 1, -1)), ANY_LINES), max_size=30), st.data())
-def test_any_lines_in_any_pieces_make_the_rows_of_one_pass(
-    steps: list[tuple[int, bytes]], data: st.DataObject
-) -> None:
+def test_any_lines_in_any_pieces_make_the_rows_of_one_pass(steps: list[tuple[int, bytes]], data: st.DataObject) -> None:
     at, lines = BEGIN, list[Line]()
     for step, text in steps:
         at += step
@@ -208,13 +202,6 @@ def test_the_super_server_tells_of_a_process_that_was_killed() -> None:
         assert stream.counts == {"smtp_connect": 1, "smtp_gone": 1, "tcpserver": 4, "alert": 1}
 
 
-def test_every_line_that_the_docs_show_is_known() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "smtp-server.md").read_text().partition("## Its log\n")[2]
-    lines = re.findall(r"^    (smtp .*)$", page, re.MULTILINE)
-    kinds = {line: (parse_event(line.encode()) or ("",))[0] for line in lines}
-    assert len(kinds) > 15 and not {"", "smtp_other"} & set(kinds.values()), kinds
-
-
 def test_who_speaks_before_the_greeting_is_refused_by_two_words() -> None:
     stream = match_cut(lines_of(connect(1), b"smtp 1: refused early talker: 554_5.5.1_You_spoke"))
     (row,) = stream.rows("refusals")
@@ -230,17 +217,14 @@ def test_a_refusal_names_the_client_of_a_session_that_began_before_the_log() -> 
 def test_what_a_client_says_makes_no_other_line() -> None:
     for said in (b"RCPT <a b: 550_x>", b"x: y", b": ", b"", b"RCPT <" + b"a" * 5000 + b">"):
         event = parse_event(session_log.refused(1, said, RELAYING_DENIED, "192.0.2.1"))
-        assert event is not None and event[0] == "smtp_refused", said
-        assert event[1][-2].startswith(b"550_5.7.1_")  # type: ignore[union-attr]
+        assert event is not None and event[0].name == "smtp_refused", said
+        assert bytes(event[1][-2]).startswith(b"550_5.7.1_")
         assert event[1][-1] == b" client 192.0.2.1"
 
 
-def test_etrn_and_atrn_are_counted_and_a_kind_without_a_rule_is_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_etrn_and_atrn_are_counted() -> None:
     asked = [session_log.mail_turned(1, [b"a.example"], TURNING), session_log.mail_wanted(1, b"b.example", TURNING)]
     log = lines_of(connect(1), *asked, session_log.ended(1, "QUIT", 0, 0, 1))
     stream = match_cut(log)
     assert [row["ended"] for row in stream.rows("sessions")] == ["QUIT"]
     assert (stream.counts["smtp_atrn"], stream.counts["smtp_etrn"]) == (1, 1)
-    monkeypatch.setattr(matcher, "TAKEN", matcher.TAKEN - {"smtp_atrn"})
-    (row,) = match_cut(log).rows("quarantine")
-    assert row["reason"] == "no rule for smtp_atrn"

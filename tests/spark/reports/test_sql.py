@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from queue_base.errors import Permanent, Temporary
 from queue_report.commands.forms import print_result
 from queue_report.reports import REPORTS
-from queue_report.reports.choice import choose_engine, open_engine
+from queue_report.reports.choice import choose_engine
 from queue_report.reports.duckdb_engine import DuckEngine
 from queue_report.reports.report import View
 from queue_report.reports.script import write_script
@@ -192,11 +192,12 @@ def test_an_engine_is_chosen_by_where_the_lake_is(monkeypatch: pytest.MonkeyPatc
     assert choose_engine("lake") == "spark"
 
 
-def test_duckdb_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, lake: Path) -> None:
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    monkeypatch.delitem(sys.modules, "queue_report.reports.duckdb_engine")
-    with pytest.raises(Permanent, match=r"install it with bin/setup-suite DIRECTORY report"):
-        open_engine(str(lake), "duckdb")
+def test_duckdb_that_is_not_installed_is_named(lake: Path) -> None:
+    blocked = ALONE.replace('"pyspark"', '"duckdb"')
+    command = [sys.executable, "-c", blocked, str(ROOT), "show", "overall", "--lake", str(lake), "--engine", "duckdb"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (said.returncode, said.stdout) == (100, "")
+    assert said.stderr.endswith("; install it with bin/setup-suite DIRECTORY report, then run this again\n")
 
 
 def test_where_neither_engine_is_installed_both_are_named(lake: Path) -> None:

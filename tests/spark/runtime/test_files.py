@@ -44,10 +44,12 @@ def test_a_directory_is_listed_with_sizes(files: LocalFiles, tmp_path: Path) -> 
     (tmp_path / "current").write_bytes(TEXT)
     (tmp_path / os.fsdecode(b"\xff")).touch()
     (tmp_path / "gone").symlink_to("nowhere")
+    for path in (tmp_path / "current", tmp_path / os.fsdecode(b"\xff")):
+        os.utime(path, ns=(1, 7))
     assert files.list() == [
-        Entry("a", True, 0), Entry("current", False, len(TEXT)), Entry(os.fsdecode(b"\xff"), False, 0)
+        Entry("a", True, 0), Entry("current", False, len(TEXT), 7), Entry(os.fsdecode(b"\xff"), False, 0, 7)
     ]  # fmt: skip
-    assert files.list("current") == [Entry("", False, len(TEXT))]
+    assert files.list("current") == [Entry("", False, len(TEXT), 7)]
 
 
 def test_a_file_is_read_from_any_place(files: LocalFiles, tmp_path: Path) -> None:

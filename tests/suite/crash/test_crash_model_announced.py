@@ -196,9 +196,9 @@ def told(said: bytes) -> set[int]:
     return found
 
 
-@pytest.mark.parametrize("count, at_once, workers", [(1, True, 1), (6, True, 1), (6, False, 1), (6, True, 2)])
+@pytest.mark.parametrize("count, at_once", [(1, True), (6, True), (6, False)])
 def test_what_is_classified_on_request_is_queued_or_has_the_marks_of_those_who_are_done(
-    tmp_path: Path, count: int, at_once: bool, workers: int
+    tmp_path: Path, count: int, at_once: bool
 ) -> None:
     place = Place(tmp_path)
     place.enqueue(count)
@@ -221,7 +221,7 @@ def test_what_is_classified_on_request_is_queued_or_has_the_marks_of_those_who_a
     def enough(output: bytes) -> bool:
         return len(told(output)) == count
 
-    said = place.converse("queue-todo", ANNOUNCE, enough, answer=requests, workers=workers)
+    said = place.converse("queue-todo", ANNOUNCE, enough, answer=requests)
 
     assert all(notice.announced for notice in queue_notices(said) if isinstance(notice, Arrived))
     assert check_queue(place.model, place.layout, classified_as_said(place, done, False), most=MOST) > 20

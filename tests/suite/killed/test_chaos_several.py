@@ -1,4 +1,4 @@
-"""Ten minutes of SIGKILL at random moments, of two queues with all that a queue has: classes, workers, mail on demand.
+"""Ten minutes of SIGKILL at random moments, of two queues with all that a queue has: classes, mail on demand.
 
 Each recipient of each message that was accepted gets it, or its sender a bounce, and in the end nothing is left.
 """
@@ -58,7 +58,6 @@ class Town:
         mail.control("smtproutes", f"{ETRN}:127.0.0.1:{self.port}\n:127.0.0.1:{mail.sink.port}\n")
         mail.control("smtpdlimits", "exempt 127.0.0.0/8\n")
         mail.control("processessmtpd", "2\n")
-        mail.control("todoworkers", "2\n")
         mail.control("etrninterval", "1\n")
         self.home = Home(mail.home.path)
         self.fetched: list[Taken] = []

@@ -15,7 +15,7 @@ import pytest
 from support.faults.delivering import BulkMessage, DeliveredMessage, StoppedMessage
 from support.faults.failing import FailingBulk, FailingMessage
 from support.faults.kill.kill_runs import Story, figures, find_points, problems, tell_all
-from support.faults.kill.killing import CLEAN, MAIN, TODO, WORKER, Point
+from support.faults.kill.killing import CLEAN, MAIN, TODO, Point
 from support.plugins.saying import Say
 from support.servers.smtp.sink import Sink
 
@@ -29,8 +29,6 @@ PATHS = {
     "delivered, queue-clean": (CLEAN, DeliveredMessage, CLEARED),
     "classified, queue-send": (MAIN, FailingMessage, RECORD),
     "classified, queue-todo": (TODO, FailingMessage, r'^unlink\(".*/todo/'),
-    "classified, worker": (WORKER, FailingMessage, r'^unlink\(".*/todo/'),
-    "stopped, worker": (WORKER, StoppedMessage, r'^unlink\(".*/todo/'),
     "stopped, queue-send": (MAIN, StoppedMessage, CLEARED),
     "stopped, queue-todo": (TODO, StoppedMessage, r'^unlink\(".*/todo/'),
     "bulk, queue-send": (MAIN, BulkMessage, RECORD),

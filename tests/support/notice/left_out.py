@@ -15,7 +15,7 @@ from queue_todo.pipeline import Pipeline
 
 Patch = tuple[object, str, object]
 
-_removed, _request, _get = Announcements.remove, Pipeline.request, Announcements.get
+_removed, _request, _get = Announcements.remove, Pipeline._request, Announcements.get
 _scan = Pending.__init__
 _pipeline = Pipeline.__init__
 _end = Announced.end
@@ -70,7 +70,7 @@ def _false(*_: Any) -> bool:
 LEFT_OUT: dict[str, list[Patch]] = {
     "again": [(Announcements, "remove", _forget_again)],
     "announced": [(Announcements, "defer", _false)],
-    "bits": [(Pipeline, "request", _request_nothing_done)],
+    "bits": [(Pipeline, "_request", _request_nothing_done)],
     "late verdicts": [(Messages, "_write_marks", _nothing)],
     "leftovers": [(Pending, "__init__", _remember_no_scan)],
     "begun": [(Pipeline, "__init__", _remember_no_begin)],

@@ -45,7 +45,6 @@ from queue_send.log import Log
 from queue_send.messages.bounce_file import FailedRecipient, append_failures
 from queue_send.notify.bounce import Bouncer
 from queue_todo.notices import NoticePipe
-from queue_todo.pipeline import Pipeline
 from queue_wire.admin import socket as wire
 from queue_wire.files.envelope import Envelope, pack_todo
 from queue_wire.files.marks import SLOTS, EnvelopeIdentity, identify
@@ -294,8 +293,7 @@ class RealWorld:
 
     def _start_todo(self) -> todo.Classifier:
         classifier = todo.Classifier(self.home, self.layout)
-        assert isinstance(classifier._part, Pipeline)
-        self.pipelines = [classifier._part]
+        self.pipelines = [classifier._pipeline]
         return classifier
 
     def end(self) -> None:
@@ -580,13 +578,9 @@ class RealWorld:
         if can_read(watch):
             ready[watch] = select.POLLIN
         try:
-            classifier.run(ready | self._heard(), time.monotonic())
+            classifier.run(ready, time.monotonic())
         except (PeerLost, Temporary):
             self._end_todo()
-
-    def _heard(self) -> dict[int, int]:
-        """Return the descriptors of workers that have said something."""
-        return {}
 
     def _finish_todo(self) -> None:
         assert self.classifier is not None
@@ -892,7 +886,7 @@ def walk(
     world = make(chance, path, refuses=bool(seed % 3))
     factors = dict(favour or {})
     crashes = chance.choice((0.0, 0.2, 0.5, 1.0))
-    for name in ("kill", "TERM", "lose queue-todo", "lose a worker", "lose queue-clean"):
+    for name in ("kill", "TERM", "lose queue-todo", "lose queue-clean"):
         factors.setdefault(name, crashes)
     trail: list[str] = []
     try:

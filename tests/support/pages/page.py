@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
-from support.manual.markdown import CodeBlock, Table, blocks, section
+from manual_pages.markdown import CodeBlock, Table, blocks, section
 from support.pages.machine import Ran
 from support.processes.forked import BIN
 

@@ -39,7 +39,7 @@ def todo_home(path: Path, *, flat: bool = False, split: int = 3) -> Home:
 class TodoDaemon(Piped):
     """A running queue-todo; `lines` are the log lines that were read so far.
 
-    Where `answers` is false it never hears that they are in the log. With more than one of `workers` they classify.
+    Where `answers` is false it never hears that they are in the log.
     """
 
     def __init__(
@@ -49,10 +49,8 @@ class TodoDaemon(Piped):
         wrapper: tuple[str, ...] = (),
         programs: Path = BIN,
         answers: bool = True,
-        workers: int = 1,
     ) -> None:
-        options = ("--workers", str(workers)) if workers > 1 else ()
-        super().__init__("queue-todo", home, *options, wrapper=wrapper, programs=programs)
+        super().__init__("queue-todo", home, wrapper=wrapper, programs=programs)
         self._answers = answers
         self.home = home
         self.layout = open_layout(home.queue)

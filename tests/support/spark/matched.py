@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from queue_report.match import Matcher, State
 from queue_report.match.lines import Lines
-from queue_report.match.rows import NAMES, Rows
+from queue_report.match.rows import Rows
 from queue_report.schema.arrow import ARROW
+from queue_report.schema.columns import PARTITIONED
 from support.spark.logs.log_rows import DeliveryRow, IntervalRow, MessageRow, QuarantineRow, Truth
 
 ROW = TypeVar("ROW", MessageRow, DeliveryRow, IntervalRow)
@@ -49,7 +50,7 @@ class Stream:
     def __init__(self, host: str = HOST, queue: str = QUEUE, carry: Callable[[State], State] | None = None) -> None:
         self.host, self.queue = host, queue
         self.state = State(host, queue)
-        self.batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in NAMES}
+        self.batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in PARTITIONED}
         self.counts: Counter[str] = Counter()
         self._carry = carry or (lambda state: state)
 
@@ -68,12 +69,10 @@ class Stream:
         self.state = self._carry(self.state)
 
     def _add(self, rows: Rows) -> None:
-        for name in NAMES:
-            batch = rows[name]
-            if batch is not None:
-                batch.validate(full=True)
-                assert batch.num_rows and batch.schema == ARROW[name]
-                self.batches[name].append(batch)
+        for name, batch in rows.items():
+            batch.validate(full=True)
+            assert batch.num_rows and batch.schema == ARROW[name]
+            self.batches[name].append(batch)
 
     def _table(self, name: str) -> pa.Table:
         return pa.Table.from_batches(self.batches[name], ARROW[name])
@@ -87,8 +86,8 @@ class Stream:
         packed = self.state.pack()
         packed.validate(full=True)
         pending: list[dict[str, Any]] = packed.to_pylist()
-        tables = {name: self.rows(name) for name in NAMES}
-        for row in (*pending, *(row for name in NAMES for row in tables[name])):
+        tables = {name: self.rows(name) for name in PARTITIONED}
+        for row in (*pending, *(row for name in PARTITIONED for row in tables[name])):
             check(row)
         return Truth(
             [_row(MessageRow, row) for row in tables["messages"]],

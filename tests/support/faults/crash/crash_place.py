@@ -69,14 +69,9 @@ class Place:
         enough: Callable[[bytes], bool],
         done: Callable[[], bool] = lambda: True,
         answer: Callable[[Sent], bytes] = lambda notice: b"",
-        workers: int = 1,
     ) -> bytes:
-        """Run a daemon as `converse_traced` does. `answer` returns what is said to each notice of queue-todo.
-
-        With more than one of `workers` they classify in queue-todo.
-        """
-        options = ["--workers", str(workers)] if workers > 1 else []
-        command = [*program(name), "--home", self.home.path, *options]
+        """Run a daemon as `converse_traced` does. `answer` returns what is said to each notice of queue-todo."""
+        command = [*program(name), "--home", self.home.path]
         answers = Answers(answer) if name == "queue-todo" else lambda output: b""
         return converse_traced(self.model, self.trace, command, request, enough, done, answers)
 

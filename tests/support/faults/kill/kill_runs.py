@@ -15,15 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from queue_base.home import Home
 from support.faults.kill.killing import (
     CLEAN,
     KEEPER,
     KEEPER_DISK,
     MAIN,
     TODO,
-    WORKER,
-    WORKERS,
     Point,
     all_points,
     died,
@@ -112,9 +109,6 @@ def tell(
         prepare(site, sink)
         if classifyafter:
             site.control("classifyafter", classifyafter)
-        if any(point.thread == WORKER for point in points):
-            site.control("todoworkers", f"{WORKERS}\n")
-            leave_one_bucket(site.home)
         story.prepare(site)
         for point in points:
             trace = Path(directory, f"trace{len(traces)}")
@@ -159,13 +153,6 @@ def prepare(site: Site, sink: Sink) -> None:
     site.route(sink.port)
 
 
-def leave_one_bucket(home: Home) -> None:
-    """Have all messages of an empty queue belong to the first worker of queue-todo."""
-    for path in [path for path in Path(home.queue).rglob("*") if path.is_dir() and path.name.isdigit()]:
-        if path.name != "0":
-            path.rmdir()
-
-
 def is_over(site: Site) -> bool:
     """Return whether the queue is empty."""
     # Two looks: in the first a bounce may come where it has looked, and its message go where it has not.
@@ -183,7 +170,7 @@ def in_window(point: Point, lines: list[str], loop: list[str]) -> int:
     When queue-ondemand is killed, `loop` is its own trace. It has one bounce of a domain on its way, until the records
     are marked. What it has stored, and queue-send has not heard of, is stored once more, and so may be returned twice.
     """
-    if not died(lines) or (point.thread in (CLEAN, TODO, WORKER) and not point.everybody):
+    if not died(lines) or (point.thread in (CLEAN, TODO) and not point.everybody):
         return 0  # When another daemon is killed, queue-send waits for what is on its way.
     if point.thread in (KEEPER, KEEPER_DISK):
         bounces = any(_ENQUEUE_STARTED.match(line) or _ENQUEUE_STARTING.match(line) for line in loop)

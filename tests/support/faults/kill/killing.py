@@ -28,7 +28,6 @@ from support.tools import missing, need
 DEADLINE = 300.0
 MAIN, SYNC, CLEAN = "queue-send, loop", "queue-send, thread of the disk", "queue-clean"
 TODO = "queue-todo, thread of the disk"
-WORKER = "worker of queue-todo, thread of the disk"
 KEEPER, KEEPER_DISK = "queue-ondemand, loop", "queue-ondemand, thread of the disk"
 _DISK = (
     "write", "pwrite64", "fsync", "fdatasync", "sync_file_range", "rename", "link", "unlink", "truncate", "ftruncate",
@@ -40,11 +39,11 @@ _CHILDREN = ("memfd_create", "clone", "clone3", "vfork", "pidfd_open", "wait4", 
 CALLS = {
     MAIN: (*_DISK[1:], *_CHILDREN),
     KEEPER: (*_DISK[1:], *_CHILDREN),
-    **dict.fromkeys((SYNC, CLEAN, TODO, WORKER, KEEPER_DISK), ("openat", *_DISK)),
+    **dict.fromkeys((SYNC, CLEAN, TODO, KEEPER_DISK), ("openat", *_DISK)),
 }
 # Which daemon a thread is of, but for those of queue-send.
 _DAEMONS = {
-    CLEAN: "queue-clean", TODO: "queue-todo", WORKER: "queue-todo", KEEPER: "queue-ondemand",
+    CLEAN: "queue-clean", TODO: "queue-todo", KEEPER: "queue-ondemand",
     KEEPER_DISK: "queue-ondemand",
 }  # fmt: skip
 # What the loop does about bounces, to be traced where another thread is killed.
@@ -72,7 +71,6 @@ def wait_for_strace(*arguments):
     return real(*arguments)
 clean.loop = wait_for_strace
 """
-WORKERS = 2  # So many classify where one of them is killed.
 
 
 class Point(NamedTuple):
@@ -188,10 +186,6 @@ def _task(suite: Suite, thread: str) -> int:
     pid = suite.daemon(_DAEMONS[thread]) if thread in _DAEMONS else suite.process.pid
     if thread in (CLEAN, KEEPER):
         return pid
-    if thread == WORKER:
-        children = Path(f"/proc/{pid}/task/{pid}/children")
-        wait_until(lambda: len(children.read_text().split()) == WORKERS, DEADLINE, "the workers")
-        pid = int(children.read_text().split()[0])
     tasks: set[int] = set()
 
     def has_one() -> bool:

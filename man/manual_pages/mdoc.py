@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-from support.manual.markdown import Block, CodeBlock, Heading, Items, Paragraph, Table, blocks
+from manual_pages.markdown import Block, CodeBlock, Heading, Items, Paragraph, Table, blocks
 
 # mandoc asks for lines of text of at most 80 bytes, with each sentence on a line of its own.
 _WIDTH = 68

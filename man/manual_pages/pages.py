@@ -1,26 +1,22 @@
-"""The manual pages, each made of one source: a program's own --help, the registry of control files, and docs/.
-
-`man/generate` writes them into man/, from where pip installs them; a test compares them.
-"""
+"""The manual pages, each made of one source: a program's own --help, the registry of control files, and docs/."""
 
 import inspect
 import re
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
+from manual_pages.markdown import section
+from manual_pages.mdoc import escape, literal, markdown, paragraph, words
 from queue_admin.main import group as queuectl
 from queue_report.main import group as queue_report
 from queue_wire.control.registry import FILES, HUP, ControlFile
-from support.manual.markdown import section
-from support.manual.mdoc import escape, literal, markdown, paragraph, words
-from support.processes.forked import BIN
-from support.processes.suite import program
 
-TOP = BIN.parent
+TOP = Path(__file__).resolve().parents[2]
 DOCS = TOP / "docs"
 # Of the last change that readers should know of.
 DATE = "November 23, 2026"
@@ -258,7 +254,7 @@ _CONTROL_PARTS = (
 
 
 def all_pages() -> dict[str, str]:
-    """Return the pages by their paths below man/, such as man8/queuectl.8."""
+    """Return the pages by their paths, such as man8/queuectl.8."""
     pages = {}
     for name, program_ in PROGRAMS.items():
         pages[_path((name, program_.section))] = _program_page(name, program_)
@@ -296,8 +292,8 @@ def all_pages() -> dict[str, str]:
 
 def help_of(name: str) -> str:
     """Return what a program of bin/ prints at --help."""
-    ran = subprocess.run([*program(name), "--help"], capture_output=True, text=True, check=True, timeout=60)
-    return ran.stdout
+    words = [sys.executable, "-I", str(TOP / "bin" / name), "--help"]
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def _path(page: Page) -> str:
@@ -545,17 +541,9 @@ def _control_file(file: ControlFile) -> list[str]:
     ]
 
 
-def write_pages(to: Path) -> None:
-    """Write all pages below a directory, and remove those that are not made any more."""
-    pages = all_pages()
-    for old in to.glob("man?/*"):
-        if str(old.relative_to(to)) not in pages:
-            old.unlink()
-    for path, text in pages.items():
-        file = to / path
-        file.parent.mkdir(exist_ok=True)
+def write_pages(to: str) -> None:
+    """Write all pages below a directory."""
+    for path, text in all_pages().items():
+        file = Path(to, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write_pages(TOP / "man")
