@@ -8,16 +8,12 @@ order names recipients, and others are left, the message goes on with those afte
 import select
 from collections import OrderedDict
 
-from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_base.queue import hold_marks as marks
-from queue_send.config import ConfigFiles
-from queue_send.events import Events, Happened
-from queue_send.log import Log
-from queue_send.loop import Shutdown
+from queue_send.events import Happened
 from queue_send.messages.bounce_file import FailedRecipient, append_failures
-from queue_send.messages.message_files import Store
 from queue_send.messages.transitions import MessageEvent
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.files.hold_mark import HoldMark, HoldOrder
 from queue_wire.format_error import FormatError
@@ -32,15 +28,9 @@ _CHANNELS = ("local", "remote")
 class BounceOrders:
     """A part of the loop. It works on messages with nothing in flight, one after the other."""
 
-    def __init__(
-        self, store: Store, log: Log, config: ConfigFiles, disk: DiskThread, shutdown: Shutdown, events: Events
-    ) -> None:
-        self._store = store
-        self._log = log
-        self._config = config
-        self._disk = disk
-        self._shutdown = shutdown
-        self._events = events
+    def __init__(self, parts: SharedParts) -> None:
+        self._store, self._log, self._config, self._disk = parts.store, parts.log, parts.config, parts.disk
+        self._shutdown, self._events = parts.shutdown, parts.events
         # Messages, the first one is worked on; and whether only some recipients are to fail.
         self._waiting: OrderedDict[int, bool] = OrderedDict()
         self._writing = False

@@ -35,11 +35,9 @@ PAGE = 200  # Destinations in one reply, some 60 bytes each.
 CAUSES_MAX = 200  # Causes in one reply.
 LETTERS = {b"L": "local", b"R": "remote"}
 _STATES = {
-    MessageState.PARKED: cause.CORRUPT,
-    MessageState.HELD: cause.HELD,
-    MessageState.RETURNING: cause.HELD,
+    MessageState.PARKED: cause.CORRUPT, MessageState.HELD: cause.HELD, MessageState.RETURNING: cause.HELD,
     MessageState.CLASSIFYING: cause.UNCLASSIFIED,
-}
+}  # fmt: skip
 _ENDED = (MessageState.ENDING, MessageState.REMOVING, MessageState.LOST)
 RELAYS = 1 << 40  # The index of the first relay, behind all destinations.
 NUMBER_MAX = 10**18 - 1  # The largest number in a fact. No time is later.

@@ -15,21 +15,15 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from queue_base.daemon.clock import Clock
-from queue_base.daemon.disk_thread import DiskThread
 from queue_base.daemon.pipes import PeerLost
 from queue_base.errors import reason
 from queue_send.cleaner import Cleaner
-from queue_send.config import ConfigFiles
-from queue_send.counters import Counters
 from queue_send.delivery.delivery_daemon import DeliveryDaemon, choose_daemon
 from queue_send.delivery.loading import AT_ONCE, Loader, NotRead, Step
 from queue_send.delivery.result_writer import ResultWriter
 from queue_send.delivery.verdicts import Verdicts
-from queue_send.events import Events, Happened
-from queue_send.log import Log
-from queue_send.loop import Shutdown, TimeBudget
-from queue_send.messages.message_files import Piece, Store
+from queue_send.events import Happened
+from queue_send.messages.message_files import Piece
 from queue_send.messages.transitions import MessageEvent
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import (
@@ -47,6 +41,7 @@ from queue_send.scheduler.model import (
 )
 from queue_send.scheduler.retry import AGAIN_AFTER, SKIPS, next_attempt, within_lifetime
 from queue_send.scheduler.scheduler import Scheduler
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.address import domain_of, verp_sender
 from queue_wire.admin.cause import DAEMON_FULL, DISK_FAILED, EXITING, LOG_BLOCKED, REMOVALS_BEHIND
@@ -87,23 +82,15 @@ class Channel:
         self,
         kind: str,
         daemons: Sequence[DeliveryDaemon],
-        store: Store,
+        parts: SharedParts,
         delays: DelayNotifier,
         results: ResultWriter,
-        log: Log,
-        clock: Clock,
-        config: ConfigFiles,
-        disk: DiskThread,
-        budget: TimeBudget,
-        shutdown: Shutdown,
-        events: Events,
         cleaner: Cleaner,
-        counters: Counters,
         lenders: Sequence[DeliveryDaemon] = (),
         keeper: DeliveryDaemon | None = None,
     ) -> None:
         self.kind = kind
-        self.scheduler = Scheduler(config.settings(kind), store.classes)
+        self.scheduler = Scheduler(parts.config.settings(kind), parts.store.classes)
         self._daemons = daemons
         self._keeper = keeper
         self.keeper_returns = False  # Whether somebody starts the keeper again when it is lost.
@@ -113,25 +100,19 @@ class Channel:
         self._lenders = lenders
         self._all_greeted = False
         self._name = kind.encode()
-        self._store = store
+        self._store, self._log, self._clock, self._config = parts.store, parts.log, parts.clock, parts.config
+        self._budget, self._shutdown, self._events = parts.budget, parts.shutdown, parts.events
         self._delays = delays
         self._results = results
-        self._log = log
-        self._clock = clock
-        self._config = config
-        self._budget = budget
-        self._shutdown = shutdown
         self._cleaner = cleaner
-        self._counters = counters.channels[kind]
-        self._loader = Loader(kind, store, clock, config)
-        self._verdicts = Verdicts(kind, store, delays, results, log, config, disk, self._counters)
+        self._loader = Loader(kind, parts.store, parts.clock, parts.config)
+        self._verdicts = Verdicts(kind, parts, delays, results)
         # Messages with many recipients: the attempt, the first piece if it was read, the offsets that were tried.
         # `_steps` loads the first of them.
         self._long: deque[tuple[Attempt, Piece | None, Collection[int]]] = deque()
         self._steps: Iterator[Step] | None = None
         self._flushes = 0  # How often everything was made due.
         self._none_left: set[int] = set()  # Messages of which this turn has reported that no recipient is left.
-        self._events = events
         self._keep_places()
 
     @property

@@ -13,17 +13,13 @@ from collections import OrderedDict, deque
 from functools import partial
 from itertools import islice
 
-from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
-from queue_send.config import ConfigFiles
-from queue_send.counters import ChannelCounters
 from queue_send.delivery.result_writer import ResultWriter
-from queue_send.log import Log
 from queue_send.messages.bounce_file import FailedRecipient, append_failures
-from queue_send.messages.message_files import Store
 from queue_send.messages.transitions import MessageEvent
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt, Entry
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.address import domain_of
 from queue_wire.files.last_result import short_reason, suspension
@@ -72,25 +68,12 @@ FailedItem = tuple[EntryResult, int, FailedRecipient]
 class Verdicts:
     """The verdicts of one channel."""
 
-    def __init__(
-        self,
-        kind: str,
-        store: Store,
-        delays: DelayNotifier,
-        results: ResultWriter,
-        log: Log,
-        config: ConfigFiles,
-        disk: DiskThread,
-        counters: ChannelCounters,
-    ) -> None:
+    def __init__(self, kind: str, parts: SharedParts, delays: DelayNotifier, results: ResultWriter) -> None:
         self._kind = kind
-        self._store = store
+        self._store, self._log, self._config, self._disk = parts.store, parts.log, parts.config, parts.disk
+        self._counters = parts.counters.channels[kind]
         self._delays = delays
         self._results = results
-        self._log = log
-        self._config = config
-        self._disk = disk
-        self._counters = counters
         # By nexthop: why it could not be reached last, for mail that is suspended while it is dead.
         self._failures: OrderedDict[bytes, bytes] = OrderedDict()
         self._reported: list[EntryResult] = []

@@ -197,7 +197,7 @@ class Announced:
         self._log = log
         self._config = config
         self._shutdown = shutdown
-        self._send = send
+        self.send = send
         self._messages: dict[int, AnnouncedMessage] = {}
         # Those that wait for their start, oldest first, without those that queue-todo is asked to classify.
         self._order: OrderedDict[int, AnnouncedMessage] = OrderedDict()
@@ -368,7 +368,7 @@ class Announced:
             del self._messages[message]
             if known.slot is not None and self._marks is not None and durable:
                 self._marks.release(known.slot)
-            self._send(pack_gone(message))
+            self.send(pack_gone(message))
 
     def clear(self, known: AnnouncedMessage) -> None:
         """Clear the record of a message that is classified, when its files have the marks, or that is gone."""
@@ -431,7 +431,7 @@ class Announced:
         mode = self._choose(moment)
         if mode != self._mode:
             self._mode = mode
-            self._send(mode)
+            self.send(mode)
 
     def write(self) -> None:
         """Write marks; asks for classifications, as far as the log has the lines of the messages."""
@@ -446,7 +446,7 @@ class Announced:
             known = self.get(message)
             if known is not None:
                 known.requested = known.done
-                self._send(pack_request(ClassifyRequest(message, known.done)))
+                self.send(pack_request(ClassifyRequest(message, known.done)))
 
     def _ask_unstarted(self, now: float) -> None:
         """Ask for the classification of messages that were not started for too long."""

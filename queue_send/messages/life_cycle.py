@@ -18,30 +18,23 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, assert_never
+from typing import assert_never
 
-from queue_base.daemon.clock import Clock
-from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import Commit
 from queue_base.errors import reason
 from queue_base.queue import hold_marks as marks
 from queue_send.admin.bounce_orders import BounceOrders
 from queue_send.cleaner import Cleaner
-from queue_send.config import ConfigFiles
-from queue_send.counters import Counters
 from queue_send.delivery.channel import Channel
 from queue_send.delivery.result_writer import ResultWriter
-from queue_send.disk_retry import DiskRetry
-from queue_send.events import Events
-from queue_send.log import Log
 from queue_send.messages.announced import AnnouncedMessage
 from queue_send.messages.backlog import FoundMessages
 from queue_send.messages.message_changes import MessageChanges
-from queue_send.messages.message_files import Store
 from queue_send.messages.transitions import MARKED, NOT_TRIED, MessageAction, MessageEvent, MessageState
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.admin.returning import RecipientSelector
 from queue_wire.files.hold_mark import HoldMark, HoldOrder
@@ -49,6 +42,7 @@ from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import TODO, Removal
 from queue_wire.pipes.notice import (
     LOCAL,
+    PASSED,
     REMOTE,
     Arrived,
     Classified,
@@ -63,13 +57,10 @@ BIRTH_AHEAD_MAX = 60  # Seconds that a birth may lie in the future: clocks of di
 
 
 # Names of their own, because Python 3.11 is slow to look up a member of an Enum.
-_START: Final = MessageAction.START
-_FINISH_CHANNEL: Final = MessageAction.FINISH_CHANNEL
-_SETTLE: Final = MessageAction.SETTLE
-_REMOVE: Final = MessageAction.REMOVE
-_TAKE_KEPT: Final = MessageAction.TAKE_KEPT
 _ANNOUNCED, _NONE_LEFT, _FREE = MessageEvent.ANNOUNCED, MessageEvent.NONE_LEFT, MessageEvent.FREE
 _GONE = (MessageState.REMOVING, MessageState.LOST)
+# What queue-todo, queue-pickup and queue-intake say about messages.
+MessageNotice = Notice | ClassifyAnswer | ClassifyDeferral | Held
 # What an event says besides: a channel, a text, the notice that has come, or what waits for queue-todo's answer.
 Detail = str | bytes | Notice | AnnouncedMessage | None
 
@@ -89,24 +80,16 @@ class Messages:
 
     def __init__(
         self,
-        store: Store,
+        parts: SharedParts,
         channels: Sequence[Channel],
         bouncer: Bouncer,
         delays: DelayNotifier,
         results: ResultWriter,
         bounce_orders: BounceOrders,
         cleaner: Cleaner,
-        log: Log,
-        clock: Clock,
-        config: ConfigFiles,
-        disk: DiskThread,
-        retry: DiskRetry,
-        events: Events,
-        ask_passed: Callable[[], None],
-        counters: Counters,
     ) -> None:
-        """`ask_passed` asks queue-todo whether notices may be late; `none_late` is to be called then."""
-        self.store = store
+        self.store, self._log, self._clock, self._config = parts.store, parts.log, parts.clock, parts.config
+        self._disk, self._retry, self._events, self._counters = parts.disk, parts.retry, parts.events, parts.counters
         self.channels = {channel.kind: channel for channel in channels}
         self.bouncer = bouncer
         self._delays = delays
@@ -114,13 +97,6 @@ class Messages:
         self._bounce_orders = bounce_orders
         self._cleaner = cleaner
         self._cleaner_lost = False  # Whether it was lost before this turn.
-        self._log = log
-        self._clock = clock
-        self._config = config
-        self._disk = disk
-        self._retry = retry
-        self._events = events
-        self._counters = counters
         self.found = FoundMessages()
         self.all_read = False  # Whether the backlog has been read.
         self._arrived: set[int] = set()  # Messages that arrived before that; `discover` does not add them again.
@@ -130,10 +106,27 @@ class Messages:
         # there was such an order since queue-todo was asked whether it has sent all notices.
         self._none_late = False
         self._doubtful = False
-        self._ask_passed = ask_passed
+        self._actions: dict[MessageAction, Callable[[int, Detail], None]] = {
+            MessageAction.START: self._start,
+            MessageAction.TRY_AGAIN: self._try_again,
+            MessageAction.TELL: self._tell,
+            MessageAction.STOP: self._stop,
+            MessageAction.CARRY_OUT: self.carry_out_order,
+            MessageAction.PARK: self._park,
+            MessageAction.FINISH_CHANNEL: self._finish_channel,
+            MessageAction.FINISH: self._finish,
+            MessageAction.BOUNCE: self._bounce,
+            MessageAction.RETURN: self._return,
+            MessageAction.END_RETURN: self._end_return,
+            MessageAction.SETTLE: self._settle,
+            MessageAction.REMOVE: self._remove,
+            MessageAction.LOSE: self._lose,
+            MessageAction.LET_GO: self._let_go,
+            MessageAction.TAKE_KEPT: self._take_kept,
+        }
         # Notices about messages whose numbers are in use by earlier ones, which have ended.
         self._kept: dict[int, list[Notice | Held]] = {}
-        self.changes = MessageChanges(store.records, log, disk, events)
+        self.changes = MessageChanges(self.store.records, self._log, self._disk, self._events)
         # The messages that queue-todo could not classify, the latest at the end.
         self.deferrals: OrderedDict[int, ClassifyDeferral] = OrderedDict()
 
@@ -168,52 +161,26 @@ class Messages:
     def happened(self, event: MessageEvent, message: int, detail: Detail = None) -> None:
         """Carry out an event of a message."""
         for action in self.store.records.step(event, message):
-            self._do(action, message, detail)
-
-    def _do(self, action: MessageAction, message: int, detail: Detail) -> None:
-        if action is _START:
-            self._start(message, detail)
-        elif action is _FINISH_CHANNEL:
-            self._finish_channel(message, detail)
-        elif action is _SETTLE:
-            self._settle(message)
-        elif action is _REMOVE:
-            self._remove(message)
-        elif action is _TAKE_KEPT:
-            self._take_kept(message)
-        elif action is MessageAction.TELL:
-            self._tell(message, detail)
-        elif action is MessageAction.TRY_AGAIN:
-            self._channel(detail).scheduler.make_due(message)  # It was released meanwhile, or has a new birth.
-        elif action is MessageAction.STOP:
-            for channel in self.channels.values():
-                channel.scheduler.forget(message)
-        elif action is MessageAction.CARRY_OUT:
-            self.carry_out_order(message)
-        elif action is MessageAction.PARK:
-            self._park(message, detail)
-        elif action is MessageAction.FINISH:
-            self._finish(message)
-        elif action is MessageAction.BOUNCE:
-            self.bouncer.accept(message)
-        elif action is MessageAction.RETURN:
-            self._bounce_orders.take(message, self.order_of(message) == HoldOrder.BOUNCE_SOME)
-        elif action is MessageAction.END_RETURN:
-            self._end_return(message, detail)
-        elif action is MessageAction.LOSE:
-            self._lose(message)
-        elif action is MessageAction.LET_GO:
-            self._let_go(message)
-        else:
-            assert_never(action)
+            self._actions[action](message, detail)
 
     def state(self, message: int) -> MessageState:
         """Return the state of a message."""
         return self.store.records.state(message)
 
-    def _channel(self, kind: Detail) -> Channel:
+    def _try_again(self, message: int, kind: Detail) -> None:
+        """Have a channel try a message that was released, or has a new birth, while it was in flight."""
         assert isinstance(kind, str)
-        return self.channels[kind]
+        self.channels[kind].scheduler.make_due(message)
+
+    def _stop(self, message: int, detail: Detail) -> None:
+        for channel in self.channels.values():
+            channel.scheduler.forget(message)
+
+    def _bounce(self, message: int, detail: Detail) -> None:
+        self.bouncer.accept(message)
+
+    def _return(self, message: int, detail: Detail) -> None:
+        self._bounce_orders.take(message, self.order_of(message) == HoldOrder.BOUNCE_SOME)
 
     def is_loaded(self, message: int) -> bool:
         """Return whether recipients of a message are queued or in flight."""
@@ -226,6 +193,29 @@ class Messages:
         return logline.status(local.in_flight, limits[0], remote.in_flight, limits[1], leaving)
 
     # Arrival
+
+    def take(self, notice: MessageNotice, now: float) -> None:
+        """Take a notice about a message."""
+        if isinstance(notice, Arrived | Classified):
+            self.arrive(notice, now)
+        elif isinstance(notice, ClassifyAnswer):
+            self.answer(notice)
+        elif isinstance(notice, Held):
+            self.hold_new(notice.message)
+        elif isinstance(notice, ClassifyDeferral):
+            self.defer_classification(notice)
+        else:
+            assert_never(notice)
+
+    @property
+    def injects(self) -> bool:
+        """Whether a message of our own is being injected."""
+        return self.bouncer.busy or self._delays.busy
+
+    def announce(self, pid: int) -> None:
+        """Log that a bounce or a delay notice is queued, if process `pid`, which has injected a message, is ours."""
+        self.bouncer.announce(pid)
+        self._delays.announce(pid)
 
     def arrive(self, notice: Notice, now: float) -> None:
         """Add a message that was announced or classified just now; if the disk refuses a read, it is tried again later.
@@ -305,7 +295,7 @@ class Messages:
         kept[:] = [each for each in kept if isinstance(each, Held)] + [notice]
         return True
 
-    def _take_kept(self, message: int) -> None:
+    def _take_kept(self, message: int, detail: Detail) -> None:
         for notice in self._kept.pop(message, ()):
             if isinstance(notice, Held):
                 self.hold_new(message)
@@ -320,12 +310,11 @@ class Messages:
             self.deferrals.popitem(last=False)
         self.carry_out_order(deferral.message)
 
-    def answer(self, answer: ClassifyAnswer) -> None:
-        """Take queue-todo's answer about an announced message: it has files from now on, or is gone."""
-        self._take_answer(answer)
+    def answer(self, answer: ClassifyAnswer, durable: bool = True) -> None:
+        """Take queue-todo's answer about an announced message: it has files from now on, or is gone.
 
-    def _take_answer(self, answer: ClassifyAnswer, durable: bool = True) -> None:
-        """Do what follows from an answer; only marks are written if the message may return to todo/."""
+        Only marks are written if the message may return to todo/.
+        """
         known = self.store.announced.answer(answer)
         if known is None:
             return
@@ -342,7 +331,7 @@ class Messages:
         for then in known.waiting:
             then(not self.store.is_lost(message))
 
-    def _lose(self, message: int) -> None:
+    def _lose(self, message: int, detail: Detail) -> None:
         """Drop an announced message that is not in todo/ any more. What is in flight of it ends without marks."""
         if not self._is_deleted(message):
             self._log.warning(f"msg {message} has left todo/, or is another one; nothing more of it is tried")
@@ -350,13 +339,13 @@ class Messages:
         self.withdraw(message, self._clock.now())
         for channel in self.channels.values():
             channel.forget(message)
-        self._let_go(message)
+        self._let_go(message, detail)
 
     def _is_deleted(self, message: int) -> bool:
         record = self.store.records.get(message)
         return record is not None and record.order == HoldOrder.DELETE
 
-    def _let_go(self, message: int) -> None:
+    def _let_go(self, message: int, detail: Detail) -> None:
         """Free the number of a message that has left todo/, when nothing of it is in flight; a deleted one is removed.
         """
         if self.is_loaded(message):
@@ -412,7 +401,7 @@ class Messages:
                 what = f"the failures of {len(left)} messages are not recorded"
                 self._log.warning(f"unable to sync {where}: {reason(trouble)}; {what}")
             for message, classified in left.items():
-                self._take_answer(ClassifyAnswer(message, classified), durable=trouble is None)
+                self.answer(ClassifyAnswer(message, classified), durable=trouble is None)
 
         # Where they were: the layout cannot say it of envelopes that are gone.
         known = [self.store.announced_message(message) for message in left]
@@ -494,7 +483,7 @@ class Messages:
         self._arrived.clear()
         self._all_due = False
         self.all_read = True
-        self._ask_passed()
+        self.store.announced.send(PASSED)
 
     def none_late(self) -> None:
         """Called with queue-todo's answer: the notices of all messages that were classified before the question have
@@ -503,7 +492,7 @@ class Messages:
         self._none_late = not self._doubtful
         if self._doubtful:
             self._doubtful = False
-            self._ask_passed()
+            self.store.announced.send(PASSED)
 
     def _doubt_notices(self) -> None:
         """Called before an order tries or ends a message that was found on the disk: its notice may come later.
@@ -512,7 +501,7 @@ class Messages:
         """
         if self._none_late:
             self._none_late = False
-            self._ask_passed()
+            self.store.announced.send(PASSED)
         else:
             self._doubtful = True
 
@@ -633,7 +622,7 @@ class Messages:
         """Return whether the recipients of a message are being failed by an order."""
         return self.state(message) is MessageState.RETURNING
 
-    def carry_out_order(self, message: int, now: float = 0.0) -> None:
+    def carry_out_order(self, message: int, detail: Detail = None) -> None:
         """Carry out the order to delete or bounce a message that has a mark, if nothing of it is in flight.
 
         An announced one is classified first. If the disk refuses a read, it is tried again later.
@@ -641,7 +630,7 @@ class Messages:
         try:
             self._carry_out_order(message)
         except OSError as error:
-            self._retry.later(("order", message), partial(self.carry_out_order, message), error)
+            self._retry.later(("order", message), lambda now: self.carry_out_order(message), error)
 
     def _carry_out_order(self, message: int) -> None:
         if self.state(message) not in (*MARKED, MessageState.BOUNCING):
@@ -731,7 +720,7 @@ class Messages:
         self._log.warning(f"unable to change {path}: {reason(error)}; will try again later")
         self.channels[kind].scheduler.retry_at(message, int(self._clock.now()) + AGAIN_AFTER)
 
-    def _finish(self, message: int) -> None:
+    def _finish(self, message: int, detail: Detail) -> None:
         """Look whether a message that has no recipients left has failures, of which its bounce is sent first."""
         try:
             failed = self.store.has_failures(message)
@@ -766,7 +755,7 @@ class Messages:
         self.carry_out_order(message)
         self._finish_again(message, self._clock.now())
 
-    def _settle(self, message: int) -> None:
+    def _settle(self, message: int, detail: Detail) -> None:
         """Give up what is kept of a message that is to end. What is being written of it is waited for."""
         known, changing = self.store.announced_message(message), self.changes.holds(message)
         if known is not None and (known.asked or changing):
@@ -779,7 +768,7 @@ class Messages:
                 return  # WRITTEN follows.
         self.happened(_FREE, message)
 
-    def _remove(self, message: int) -> None:
+    def _remove(self, message: int, detail: Detail) -> None:
         """Log `end msg`, and have queue-clean remove the files of the message."""
         self.found.forget(message)
         for channel in self.channels.values():

@@ -86,147 +86,68 @@ class MessageAction(Enum):
 
 
 Actions = tuple[MessageAction, ...]
-Changes = dict[MessageEvent, tuple[MessageState, Actions]]
 Row = dict[MessageEvent, tuple[MessageState, Actions] | None]
 
-_WAITING, _ANNOUNCED, _CLASSIFYING, _HELD, _PARKED, *_LAST_STATES = MessageState
-_RETURNING, _BOUNCING, _ENDING, _REMOVING, _LOST = _LAST_STATES
-E, A = MessageEvent, MessageAction
-# queue-todo is asked to classify an announced message, because of one of these.
-ASKING = (E.DEFERRED, E.FAILED, E.WANTED, E.OVERDUE, E.UNMARKED, E.EXITING)
-_ANSWERS = (E.CLASSIFIED, E.GONE)
-_NOTICES = (E.ARRIVED, E.ANNOUNCED)
+S, E, A = MessageState, MessageEvent, MessageAction
+W, N, C, H, P, R, B = S.WAITING, S.ANNOUNCED, S.CLASSIFYING, S.HELD, S.PARKED, S.RETURNING, S.BOUNCING
 # A message in these states has a mark in hold/ or corrupt/.
-MARKED = frozenset((_HELD, _PARKED, _RETURNING))
+MARKED = frozenset((H, P, R))
 # Nothing of a message in these states is loaded.
-NOT_TRIED = frozenset((_HELD, _PARKED, _RETURNING, _BOUNCING, _ENDING, _REMOVING, _LOST))
+NOT_TRIED = frozenset((H, P, R, B, S.ENDING, S.REMOVING, S.LOST))
+# queue-todo is asked to classify an announced message, because of one of these.
+_ASKING = (E.DEFERRED, E.FAILED, E.WANTED, E.OVERDUE, E.UNMARKED, E.EXITING)
 
-
-def _row(state: MessageState, changes: Changes, impossible: tuple[MessageEvent, ...]) -> Row:
-    """Return the row of a state. An event that is in neither argument changes nothing."""
-    stays: Row = dict.fromkeys(MessageEvent, (state, ()))
-    return stays | changes | dict.fromkeys(impossible)
-
-
-_END: Changes = {E.END: (_ENDING, (A.SETTLE,))}
-# What happens to every message of which something may be tried.
-_TRIED: Changes = _END | {
-    E.MARKED: (_HELD, ()),
-    E.ORDERED: (_HELD, (A.STOP, A.CARRY_OUT)),
-    E.CORRUPT: (_PARKED, (A.STOP, A.PARK)),
-}
-# An announced message has its envelope in memory, and no failure is recorded of it: if none is left, it ends.
-_IN_TODO: Changes = (
-    _TRIED
-    | dict.fromkeys(ASKING, (_CLASSIFYING, ()))
-    | {E.MARKED: (_HELD, (A.CARRY_OUT,)), E.NONE_LEFT: (_ENDING, (A.SETTLE,))}
-)
-_GONE: Changes = {E.GONE: (_LOST, (A.TELL, A.LOSE))}
-TRANSITIONS: dict[MessageState, Row] = {
-    _WAITING: _row(
-        _WAITING,
-        _TRIED
-        | {
-            E.ARRIVED: (_WAITING, (A.START,)),
-            E.ANNOUNCED: (_ANNOUNCED, (A.START,)),
-            E.WITHDRAWN: (_WAITING, (A.TRY_AGAIN,)),
-            E.CHANNEL_DONE: (_WAITING, (A.FINISH_CHANNEL,)),
-            E.NONE_LEFT: (_WAITING, (A.FINISH,)),
-            E.BOUNCE: (_BOUNCING, (A.BOUNCE,)),
-        },
-        (*ASKING, *_ANSWERS, E.RETURN, E.FREE),
-    ),
-    _ANNOUNCED: _row(
-        _ANNOUNCED,
-        _IN_TODO | {E.WITHDRAWN: (_ANNOUNCED, (A.TRY_AGAIN,)), E.CHANNEL_DONE: (_ANNOUNCED, (A.FINISH_CHANNEL,))},
-        (*_ANSWERS, E.BOUNCE, E.RETURN, E.FREE),
-    ),
-    _CLASSIFYING: _row(
-        _CLASSIFYING,
-        _IN_TODO
-        | _GONE
-        | {
-            E.CLASSIFIED: (_WAITING, (A.TELL,)),
-            E.WITHDRAWN: (_CLASSIFYING, (A.TRY_AGAIN,)),
-            E.CHANNEL_DONE: (_CLASSIFYING, (A.FINISH_CHANNEL,)),
-        },
-        (E.BOUNCE, E.RETURN, E.FREE),
-    ),
-    _HELD: _row(
-        _HELD,
-        _END
-        | _GONE
-        | {
-            E.ARRIVED: (_HELD, (A.CARRY_OUT,)),
-            E.ANNOUNCED: (_HELD, (A.CARRY_OUT,)),
-            E.CLASSIFIED: (_HELD, (A.TELL, A.CARRY_OUT)),
-            E.ORDERED: (_HELD, (A.STOP, A.CARRY_OUT)),
-            E.RELEASED: (_WAITING, ()),
-            E.CORRUPT: (_PARKED, (A.STOP, A.PARK)),
-            E.WITHDRAWN: (_HELD, (A.CARRY_OUT,)),
-            E.CHANNEL_DONE: (_HELD, (A.FINISH_CHANNEL,)),
-            E.NONE_LEFT: (_HELD, (A.FINISH,)),
-            E.BOUNCE: (_BOUNCING, (A.BOUNCE,)),
-            E.RETURN: (_RETURNING, (A.RETURN,)),
-        },
-        (E.FREE,),
-    ),
-    _PARKED: _row(
-        _PARKED,
-        _END
-        | _GONE
-        | {
-            E.ANNOUNCED: (_PARKED, (A.CARRY_OUT,)),
-            E.CLASSIFIED: (_PARKED, (A.TELL, A.CARRY_OUT)),
-            E.ORDERED: (_PARKED, (A.STOP, A.CARRY_OUT)),
-            E.RELEASED: (_WAITING, ()),
-            E.WITHDRAWN: (_PARKED, (A.CARRY_OUT,)),
-            E.CHANNEL_DONE: (_PARKED, (A.FINISH_CHANNEL,)),
-        },
-        (E.FREE,),
-    ),
-    _RETURNING: _row(
-        _RETURNING,
-        _END
-        | {
-            E.ORDERED: (_RETURNING, (A.CARRY_OUT,)),
-            E.RELEASED: (_WAITING, ()),
-            E.CORRUPT: (_PARKED, (A.STOP, A.PARK)),
-            E.NONE_LEFT: (_HELD, (A.FINISH,)),
-            E.RETURN: (_RETURNING, (A.RETURN,)),
-            E.RETURNED: (_HELD, (A.END_RETURN,)),
-            E.NOT_RETURNED: (_HELD, ()),
-        },
-        (*ASKING, *_ANSWERS, E.BOUNCE, E.FREE),
-    ),
-    _BOUNCING: _row(
-        _BOUNCING,
-        _END
-        | {
-            E.ORDERED: (_BOUNCING, (A.CARRY_OUT,)),
-            E.CORRUPT: (_PARKED, (A.STOP, A.PARK)),
-            E.CANCELLED: (_WAITING, ()),
-            E.BOUNCED: (_ENDING, (A.SETTLE,)),
-        },
-        (*ASKING, *_ANSWERS, E.FREE),
-    ),
-    _ENDING: _row(
-        _ENDING,
-        _GONE
-        | {
-            E.CLASSIFIED: (_ENDING, (A.SETTLE, A.TELL)),
-            E.WRITTEN: (_ENDING, (A.SETTLE,)),
-            E.FREE: (_REMOVING, (A.REMOVE,)),
-        },
-        (E.BOUNCE, E.RETURN),
-    ),
-    # A notice about a later message of its number is kept.
-    _REMOVING: _row(
-        _REMOVING, {E.REMOVED: (_WAITING, (A.TAKE_KEPT,))}, (*_NOTICES, *ASKING, *_ANSWERS, E.RETURN, E.BOUNCE, E.FREE)
-    ),
-    _LOST: _row(
-        _LOST,
-        {E.WITHDRAWN: (_LOST, (A.LET_GO,)), E.FREE: (_REMOVING, ()), E.REMOVED: (_WAITING, (A.TAKE_KEPT,))},
-        (*_NOTICES, *ASKING, *_ANSWERS, E.RETURN, E.BOUNCE),
-    ),
-}
+# Event, states, the next state (None: the same one), actions. Whatever is not named here changes nothing. An announced
+# message has its envelope in memory, and no failure is recorded of it: if no recipient is left, it ends.
+_RULES: list[tuple[MessageEvent, tuple[MessageState, ...], MessageState | None, Actions]] = [
+    (E.ARRIVED, (W,), None, (A.START,)),
+    (E.ARRIVED, (H,), None, (A.CARRY_OUT,)),
+    (E.ANNOUNCED, (W,), N, (A.START,)),
+    (E.ANNOUNCED, (H, P), None, (A.CARRY_OUT,)),
+    *((event, (N, C), C, ()) for event in _ASKING),
+    (E.CLASSIFIED, (C,), W, (A.TELL,)),
+    (E.CLASSIFIED, (H, P), None, (A.TELL, A.CARRY_OUT)),
+    (E.CLASSIFIED, (S.ENDING,), None, (A.SETTLE, A.TELL)),
+    (E.GONE, (C, H, P, S.ENDING), S.LOST, (A.TELL, A.LOSE)),
+    (E.MARKED, (W,), H, ()),
+    (E.MARKED, (N, C), H, (A.CARRY_OUT,)),
+    (E.ORDERED, (W, N, C, H), H, (A.STOP, A.CARRY_OUT)),
+    (E.ORDERED, (P,), None, (A.STOP, A.CARRY_OUT)),
+    (E.ORDERED, (R, B), None, (A.CARRY_OUT,)),
+    (E.RELEASED, (H, P, R), W, ()),
+    (E.CORRUPT, (W, N, C, H, R, B), P, (A.STOP, A.PARK)),
+    (E.WITHDRAWN, (W, N, C), None, (A.TRY_AGAIN,)),
+    (E.WITHDRAWN, (H, P), None, (A.CARRY_OUT,)),
+    (E.WITHDRAWN, (S.LOST,), None, (A.LET_GO,)),
+    (E.CHANNEL_DONE, (W, N, C, H, P), None, (A.FINISH_CHANNEL,)),
+    (E.NONE_LEFT, (W, H), None, (A.FINISH,)),
+    (E.NONE_LEFT, (N, C), S.ENDING, (A.SETTLE,)),
+    (E.NONE_LEFT, (R,), H, (A.FINISH,)),
+    (E.BOUNCE, (W, H), B, (A.BOUNCE,)),
+    (E.CANCELLED, (B,), W, ()),
+    (E.BOUNCED, (B,), S.ENDING, (A.SETTLE,)),
+    (E.RETURN, (H, R), R, (A.RETURN,)),
+    (E.RETURNED, (R,), H, (A.END_RETURN,)),
+    (E.NOT_RETURNED, (R,), H, ()),
+    (E.END, (W, N, C, H, P, R, B), S.ENDING, (A.SETTLE,)),
+    (E.WRITTEN, (S.ENDING,), None, (A.SETTLE,)),
+    (E.FREE, (S.ENDING,), S.REMOVING, (A.REMOVE,)),
+    (E.FREE, (S.LOST,), S.REMOVING, ()),
+    (E.REMOVED, (S.REMOVING, S.LOST), W, (A.TAKE_KEPT,)),
+]
+# Steps that would be an error of queue-send. A notice about the next message of a number is kept until it is free.
+_IMPOSSIBLE: list[tuple[tuple[MessageEvent, ...], tuple[MessageState, ...]]] = [
+    ((E.ARRIVED, E.ANNOUNCED), (S.REMOVING, S.LOST)),
+    (_ASKING, (W, R, B, S.REMOVING, S.LOST)),
+    ((E.CLASSIFIED, E.GONE), (W, N, R, B, S.REMOVING, S.LOST)),
+    ((E.BOUNCE,), (N, C, R, S.ENDING, S.REMOVING, S.LOST)),
+    ((E.RETURN,), (W, N, C, S.ENDING, S.REMOVING, S.LOST)),
+    ((E.FREE,), (W, N, C, H, P, R, B, S.REMOVING)),
+]
+TRANSITIONS: dict[MessageState, Row] = {state: dict.fromkeys(E, (state, ())) for state in S}
+for _event, _states, _new, _actions in _RULES:
+    for _state in _states:
+        TRANSITIONS[_state][_event] = (_new or _state, _actions)
+for _events, _states in _IMPOSSIBLE:
+    for _state in _states:
+        TRANSITIONS[_state].update(dict.fromkeys(_events))

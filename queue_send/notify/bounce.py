@@ -14,20 +14,15 @@ import os
 import select
 from heapq import heappop, heappush
 
-from queue_base.daemon.clock import Clock
-from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.reports.bounce_report import BounceFacts, compose_steps
-from queue_send.config import ConfigFiles
-from queue_send.events import Events, Happened
-from queue_send.log import Log
-from queue_send.loop import Shutdown, TimeBudget
+from queue_send.events import Happened
 from queue_send.messages.bounce_file import read_failures
-from queue_send.messages.message_files import Store
 from queue_send.messages.transitions import MessageEvent
 from queue_send.notify.notifier import Notifier, OwnMail, Steps, Task
 from queue_send.scheduler.retry import AGAIN_AFTER
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
 from queue_wire.format_error import FormatError
@@ -44,20 +39,8 @@ PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
 class Bouncer(Notifier):
     """A part of the loop: bounces to be injected, being injected, and to be tried again."""
 
-    def __init__(
-        self,
-        home: Home,
-        store: Store,
-        log: Log,
-        clock: Clock,
-        config: ConfigFiles,
-        disk: DiskThread,
-        budget: TimeBudget,
-        shutdown: Shutdown,
-        events: Events,
-    ) -> None:
-        super().__init__(home, store, log, clock, config, budget, shutdown, events, AT_ONCE)
-        self._disk = disk
+    def __init__(self, home: Home, parts: SharedParts) -> None:
+        super().__init__(home, parts, AT_ONCE)
         self._again: list[tuple[float, Task]] = []
 
     def again_at(self, message: int) -> float | None:

@@ -20,19 +20,15 @@ from email.utils import formatdate
 from itertools import chain
 from typing import NamedTuple
 
-from queue_base.daemon.clock import Clock
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.reports.dsn import Dsn, Reported, compose_dsn, token
-from queue_send.config import ConfigFiles
-from queue_send.events import Events, Happened
-from queue_send.log import Log
-from queue_send.loop import Shutdown, TimeBudget
-from queue_send.messages.message_files import Store
+from queue_send.events import Happened
 from queue_send.messages.transitions import MessageEvent
 from queue_send.notify.notifier import Notifier, OwnMail, Steps
 from queue_send.scheduler.model import Attempt
 from queue_send.scheduler.retry import AGAIN_AFTER
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
 from queue_wire.failures import clean_text
@@ -141,18 +137,8 @@ def is_notice_due(ages: tuple[int, ...], birth: int, last_notice: int, now: int)
 class DelayNotifier(Notifier):
     """A part of the loop: notices to be injected and being injected."""
 
-    def __init__(
-        self,
-        home: Home,
-        store: Store,
-        log: Log,
-        clock: Clock,
-        config: ConfigFiles,
-        budget: TimeBudget,
-        shutdown: Shutdown,
-        events: Events,
-    ) -> None:
-        super().__init__(home, store, log, clock, config, budget, shutdown, events, AT_ONCE)
+    def __init__(self, home: Home, parts: SharedParts) -> None:
+        super().__init__(home, parts, AT_ONCE)
         # Of messages in flight: by recipient, the text of its deferral.
         self._texts: dict[int, dict[bytes, bytes]] = {}
         self._sizes: dict[int, int] = {}  # Bytes of the texts of each message.

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from queue_base.daemon.clock import Clock
+from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.queue.hold_marks import set_birth
 from queue_base.queue.layout import open_layout
 from queue_send.config import ConfigFiles
+from queue_send.counters import Counters
+from queue_send.disk_retry import DiskRetry
 from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
@@ -24,6 +27,7 @@ from queue_send.messages.transitions import MessageEvent
 from queue_send.notify import delay as module
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt
+from queue_send.shared_parts import SharedParts
 from support.processes.forked import BIN
 from support.queues.home import make_home
 from support.queues.queued import classified_message, injected
@@ -52,7 +56,11 @@ class Place:
         config, shutdown = ConfigFiles(home, self.logger), Shutdown(self.logger)
         self.store = Store(self.layout, Announced(self.layout, self.logger, config, shutdown, lambda command: None))
         self.events = Events()
-        self.delays = DelayNotifier(home, self.store, self.logger, Clock(), config, TimeBudget(), shutdown, self.events)
+        parts = SharedParts(
+            self.store, self.logger, Clock(), config, DiskThread(), DiskRetry(self.logger), TimeBudget(), shutdown,
+            self.events, Counters(),
+        )  # fmt: skip
+        self.delays = DelayNotifier(home, parts)
         self.ended: list[int] = []
 
     def attempt(self, message: int, sender: bytes = b"a@example.org") -> Attempt:
