@@ -103,13 +103,13 @@ class QueueSend:
         )  # fmt: skip
         backlog = Backlog(layout, messages.found, messages.discover, messages.all_found, budget, shutdown, retry)
         rereads = Rereads(config, channels, todo, intake, local_daemon, remote_daemons, log, keeper)
-        orders = Orders(messages, log, clock, config, retry, todo.send_reread, commands.resubmit)
+        orders = Orders(messages, parts, todo.send_reread, commands.resubmit)
         figures = FigureList(counters, messages, cleaner, clock, disk, log)
         queries = Queries(messages, cleaner, clock, config, figures, lambda: todo.settings)
         admin = AdminSocket(home, orders, queries, rereads, log, shutdown)
         monitor = AdminSocket(home, orders, queries, rereads, log, shutdown, only_counts=True)
         readiness = Readiness(Supervisor(take_variables()), channels, todo, rereads, shutdown)
-        watchdog = Watchdog(messages, log, clock, config, budget, shutdown)
+        watchdog = Watchdog(messages, parts)
         # With one queue there is nobody to share with.
         running = [RunningQueues(home, config, channels, log)] if home.several else []
         again = []

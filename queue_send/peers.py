@@ -20,7 +20,6 @@ from queue_wire.pipes.notice import (
     ANNOUNCE,
     EXIT,
     FIRST,
-    PASSED,
     REREAD,
     WRITTEN,
     Arrived,
@@ -65,10 +64,6 @@ class TodoCommands:
     def resubmit(self, message: int) -> None:
         """Tell queue-todo to classify a message now that it could not classify; all of them if the number is 0."""
         self.send(pack_resubmission(message))
-
-    def ask_passed(self) -> None:
-        """Ask queue-todo to tell when it has sent the notices of all messages that may be classified now."""
-        self.send(PASSED)
 
     def send_exit(self) -> None:
         """Tell queue-todo to exit, once. It sends the notices that it has before that."""

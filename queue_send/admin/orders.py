@@ -8,17 +8,14 @@ line; if the disk refuses the mark, another line takes it back.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
-from queue_base.daemon.clock import Clock
 from queue_base.durable import Commit
 from queue_base.errors import reason as why
 from queue_base.queue import hold_marks as marks
-from queue_send.config import ConfigFiles
-from queue_send.disk_retry import DiskRetry
-from queue_send.log import Log
+from queue_send.messages.announced import AnnouncedMessage
 from queue_send.messages.life_cycle import Messages
 from queue_send.messages.transitions import MARKED, MessageEvent, MessageState
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.address import address_key
 from queue_wire.admin import socket as wire
@@ -103,7 +100,7 @@ class UnclassifiedRequest:
 
     request: Request
     answer: Answer
-    left: set[int]
+    left: list[AnnouncedMessage]
     names: dict[int, str]
     until: float
 
@@ -123,20 +120,14 @@ class Orders:
     def __init__(
         self,
         messages: Messages,
-        log: Log,
-        clock: Clock,
-        config: ConfigFiles,
-        retry: DiskRetry,
+        parts: SharedParts,
         rescan: Callable[[], object],
         resubmit: Callable[[int], object] = int,
     ) -> None:
         self._messages = messages
         self._store = messages.store
         self._layout = messages.store.layout
-        self._log = log
-        self._clock = clock
-        self._config = config
-        self._retry = retry
+        self._log, self._clock, self._config, self._retry = parts.log, parts.clock, parts.config, parts.retry
         self._rescan = rescan
         self._resubmit = resubmit
         self._waiting: UnclassifiedRequest | None = None  # There is one request at a time.
@@ -170,43 +161,41 @@ class Orders:
 
         flush changes no file, so it only waits for those that are being classified: one may have been deferred.
         """
-        left: set[int] = set()
+        left: list[AnnouncedMessage] = []
         for message in selected.messages:
             known = self._store.announced_message(message)
             if known is not None and (request.command not in _FLUSHES or known.asked):
-                left.add(message)
+                left.append(known)
+                self._store.classify_first(message, MessageEvent.WANTED)
         if not left:
             return False
         until = self._clock.now() + _CLASSIFY_WAITS.get(request.command, CLASSIFY_WAIT)
-        waiting = self._waiting = UnclassifiedRequest(request, answer, left, selected.names, until)
-
-        def then(message: int, classified: bool) -> None:
-            left.discard(message)
-            if not left and self._waiting is waiting:
-                self._waiting = None
-                self.carry_out(request, answer, self._clock.now())
-
-        for message in list(left):
-            self._store.classify_first(message, MessageEvent.WANTED, partial(then, message))
+        self._waiting = UnclassifiedRequest(request, answer, left, selected.names, until)
         return True
 
     def wait(self, now: float) -> float:
-        """Return the seconds until `give_up` has something to do."""
+        """Return the seconds until `look_again` has something to do, unless messages are classified before."""
         return 3600.0 if self._waiting is None else max(0.0, self._waiting.until - now)
 
-    def give_up(self, now: float) -> None:
-        """Carry out a request that has waited too long without the messages that are not classified.
+    def look_again(self, now: float) -> None:
+        """Carry out a request when its messages are classified, or without those that are not after some time.
 
         So an order about a message that the disk refuses to classify does not delay the next requests for ever.
         """
         waiting = self._waiting
-        if waiting is None or now < waiting.until:
+        if waiting is None:
+            return
+        waiting.left = [each for each in waiting.left if self._store.announced_message(each.number) is each]
+        if waiting.left and now < waiting.until:
             return
         self._waiting = None
+        if not waiting.left:
+            self.carry_out(waiting.request, waiting.answer, now)
+            return
         if waiting.request.command == wire.DELETE:
             self._delete_in_todo(waiting)
             return
-        late = {waiting.names[message] for message in waiting.left}
+        late = {waiting.names[each.number] for each in waiting.left}
         names = [name for name in waiting.request.names if name.decode("ascii", "replace") not in late]
         notes = [Note(TROUBLE, f"{name}: {NOT_CLASSIFIED}".encode()) for name in sorted(late)]
 
@@ -220,7 +209,7 @@ class Orders:
 
         Their envelopes are removed, which needs no room; queue-todo answers that they are gone, or classified.
         """
-        late = [message for message in waiting.left if self._store.announced_message(message) is not None]
+        late = [each.number for each in waiting.left]
         names = [name for name in waiting.request.names if unpack_long_id(name.decode("ascii"))[0] not in late]
 
         def answer_both(count: int, trouble: str) -> None:
@@ -393,7 +382,8 @@ class Orders:
         return True
 
     def _release(self, selected: Selected, answer: Answer) -> None:
-        free = [message for message in self._free(selected) if not self._messages.is_returning(message)]
+        state = self._messages.state
+        free = [message for message in self._free(selected) if state(message) is not MessageState.RETURNING]
 
         def has_mark(message: int) -> bool:
             return any(marks.is_marked(self._layout, kind, message) for kind in marks.KINDS)

@@ -112,6 +112,8 @@ class Channel:
         self._long: deque[tuple[Attempt, Piece | None, Collection[int]]] = deque()
         self._steps: Iterator[Step] | None = None
         self._flushes = 0  # How often everything was made due.
+        # Of announced messages: the attempt that has ended, when, and what _flushes was then.
+        self._unclassified: dict[int, tuple[Attempt, float, int]] = {}
         self._none_left: set[int] = set()  # Messages of which this turn has reported that no recipient is left.
         self._keep_places()
 
@@ -428,7 +430,7 @@ class Channel:
         addresses = [address for _, address in entry.recipients]
         message, lost = entry.attempt.message, None
         first = self._log.number_deliveries(len(addresses))
-        self._store.count_start(message, len(addresses))
+        self._store.announced.started(message, len(addresses))
         if self._lenders and self._is_routed(entry):
             self._start_lent(first, entry)
         else:
@@ -500,7 +502,7 @@ class Channel:
         if self._loader.next_slice(attempt):
             self.scheduler.make_due(attempt.message)
         else:
-            self._set_next_attempt(attempt, now)
+            self._set_next_attempt(attempt, now, self._flushes)
 
     def _finish(self, attempt: Attempt, now: float) -> None:
         """Have the next slice of a message loaded. After the last one, set the next attempt if an earlier slice has
@@ -510,46 +512,43 @@ class Channel:
         if self._loader.next_slice(attempt):
             self.scheduler.make_due(attempt.message)
         elif deferred:
-            self._set_next_attempt(attempt, now)
+            self._set_next_attempt(attempt, now, self._flushes)
         else:
             self._none_left.add(attempt.message)
             self._events.append(Happened(MessageEvent.CHANNEL_DONE, attempt.message, self.kind))
 
-    def _set_next_attempt(self, attempt: Attempt, now: float, flushes: int | None = None) -> None:
-        """Set the next attempt in the message's file. `flushes` is what self._flushes was when the attempt ended."""
+    def classified(self, message: int, exists: bool) -> None:
+        """Do what has waited for the files of a message. It has them now, or is gone."""
+        self._verdicts.classified(message, exists)
+        ended = self._unclassified.pop(message, None)
+        if ended is not None and exists:
+            self._set_next_attempt(*ended)
+
+    def _set_next_attempt(self, attempt: Attempt, now: float, since: int) -> None:
+        """Set the next attempt in the message's file. `since` is what self._flushes was when the attempt ended."""
         message = attempt.message
         if attempt.chosen:
-            self._wait_as_before(attempt, now)
+            due = self._clock.from_disk(attempt.others_due)
+            whole, more = self._loader.flushes.end(message, over=attempt.overflow is None)
+            self._wait_until(attempt, due, attempt.others_due, whole, now)
+            if more:
+                self.scheduler.add_deferred(message, due, flushed=True)
             return
-        since = self._flushes if flushes is None else flushes
         self._loader.flushes.forget(message)
-
-        def then(classified: bool) -> None:
-            if classified:
-                self._set_next_attempt(attempt, now, since)
-
-        if self._store.classify_first(message, MessageEvent.DEFERRED, then):
+        if self._store.classify_first(message, MessageEvent.DEFERRED):
+            self._unclassified[message] = attempt, now, since
             return
         schedule = self._config.current.retry
         due = next_attempt(schedule, attempt.birth, int(now), SKIPS[self.kind], random.random)
         due = within_lifetime(due, int(now), attempt.expires)
-        try:
-            self._store.set_due(message, self.kind, self._clock.to_disk(due))
-            self.scheduler.add_deferred(message, due, flushed=since != self._flushes)
-        except OSError as error:
-            self._log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
-            self.scheduler.retry_at(message, due)
-        self._delays.deferred(attempt, now)
+        self._wait_until(attempt, due, self._clock.to_disk(due), since != self._flushes, now)
 
-    def _wait_as_before(self, attempt: Attempt, now: float) -> None:
-        """Have a message wait for the next attempt that it had before some of its recipients were tried."""
-        message, due = attempt.message, self._clock.from_disk(attempt.others_due)
-        whole, more = self._loader.flushes.end(message, over=attempt.overflow is None)
+    def _wait_until(self, attempt: Attempt, due: int, on_disk: int, flushed: bool, now: float) -> None:
+        """Have a message wait for its next attempt, which is `on_disk` by the disk's clock."""
+        message = attempt.message
         try:
-            self._store.set_due(message, self.kind, attempt.others_due)
-            self.scheduler.add_deferred(message, due, flushed=whole)
-            if more:
-                self.scheduler.add_deferred(message, due, flushed=True)
+            self._store.set_due(message, self.kind, on_disk)
+            self.scheduler.add_deferred(message, due, flushed=flushed)
         except OSError as error:
             self._log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
             self.scheduler.retry_at(message, due)

@@ -10,7 +10,6 @@ none while WRITTEN_MAX failures wait for the disk, or the log is full.
 """
 
 from collections import OrderedDict, deque
-from functools import partial
 from itertools import islice
 
 from queue_base.errors import reason
@@ -81,6 +80,7 @@ class Verdicts:
         # By the first delivery of a job in flight: the recipients whose success was recorded before its end.
         self._early: dict[int, set[int]] = {}
         self._failed: list[FailedItem] = []
+        self._unclassified: dict[int, list[FailedItem]] = {}  # Those of announced messages, until they are classified.
         self._expired: deque[Entry] = deque()
         self._writing = 0  # Failures that the disk thread writes.
         self._written: list[EntryResult] = []
@@ -252,19 +252,18 @@ class Verdicts:
         Those of one message stay together, so that a job that failed for several recipients ends once.
         """
         now: list[FailedItem] = []
-        later: dict[int, list[FailedItem]] = {}
         for item in failed:
             message = item[2].message
-            if self._store.announced_message(message) is None:
-                now.append(item)
+            if self._store.classify_first(message, MessageEvent.FAILED):
+                self._unclassified.setdefault(message, []).append(item)
             else:
-                later.setdefault(message, []).append(item)
-        for message, items in later.items():
-            self._store.classify_first(message, MessageEvent.FAILED, partial(self._write_classified, items))
+                now.append(item)
         return now
 
-    def _write_classified(self, failed: list[FailedItem], classified: bool) -> None:
-        if classified:
+    def classified(self, message: int, exists: bool) -> None:
+        """Record the failures of a message that has files now, or is gone."""
+        failed = self._unclassified.pop(message, [])
+        if exists:
             self._write(failed)
         else:
             self._written += dict.fromkeys(result for result, _, _ in failed)

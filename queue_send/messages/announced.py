@@ -66,8 +66,6 @@ CROWDED_LOOK = 1000
 CROWDED_WAIT = 0.1
 REQUESTS_A_TURN = 1000  # Requests that one turn sends.
 
-# Called when a message is classified (True), or is not in todo/ any more (False).
-Then = Callable[[bool], None]
 _REMOVING = MessageState.REMOVING
 
 
@@ -77,14 +75,15 @@ class AnnouncedMessage(KeptEnvelope):
     recipients: all of them, as the notice has them. done: a bit for each of those that are done, the lowest for the
     first one. slot: that of its record, None if it has none. arrived: when it came (monotonic). position: that in the
     log behind the lines of its arrival. unstarted: recipients that were not started. asked: queue-todo is, or is to
-    be, asked to classify it. requested: the done bits of that request, None before it is sent. waiting: what waits for
-    the answer.
+    be, asked to classify it. requested: the done bits of that request, None before it is sent. awaited: something waits
+    for the answer.
     """
 
     announced = True
     __slots__ = (
-        "arrived", "asked", "done", "identity", "position", "recipients", "requested", "slot", "unstarted", "waiting",
-    )  # fmt: skip
+        *("arrived", "asked", "awaited", "done", "identity", "position", "recipients", "requested", "slot"),
+        "unstarted",
+    )
 
     def __init__(self, notice: Arrived, due: int, arrived: float, position: int) -> None:
         super().__init__(notice, due)
@@ -97,7 +96,7 @@ class AnnouncedMessage(KeptEnvelope):
         self.unstarted = len(notice.recipients)
         self.asked = False
         self.requested: int | None = None
-        self.waiting: list[Then] = []
+        self.awaited = False
 
     @property
     def ended(self) -> bool:
@@ -394,7 +393,7 @@ class Announced:
     def unanswered(self) -> int:
         """How many messages have something that waits for queue-todo's answer."""
         alone = (MessageState.ANNOUNCED, MessageState.CLASSIFYING, _REMOVING)
-        return sum(bool(known.waiting) or known.state not in alone for known in self._messages.values())
+        return sum(known.awaited or known.state not in alone for known in self._messages.values())
 
     def ended(self) -> list[int]:
         """Return the messages that queue-clean is to remove."""

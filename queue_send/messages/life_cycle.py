@@ -39,6 +39,7 @@ from queue_wire import logline
 from queue_wire.admin.returning import RecipientSelector
 from queue_wire.files.hold_mark import HoldMark, HoldOrder
 from queue_wire.format_error import FormatError
+from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import TODO, Removal
 from queue_wire.pipes.notice import (
     LOCAL,
@@ -278,7 +279,8 @@ class Messages:
         assert isinstance(notice, Arrived | Classified)
         channels = [each for each in self.channels.values() if self.store.due(message, each.kind) is not None]
         for channel in channels:
-            channel.add_new(notice)
+            if not channel.scheduler.holds(message):
+                channel.add_new(notice)
         if not channels:
             self.happened(_NONE_LEFT, message)
 
@@ -328,8 +330,8 @@ class Messages:
         """Do what has waited for an answer of queue-todo."""
         assert isinstance(known, AnnouncedMessage)
         self.store.announced.clear(known)
-        for then in known.waiting:
-            then(not self.store.is_lost(message))
+        for channel in self.channels.values():
+            channel.classified(message, not self.store.is_lost(message))
 
     def _lose(self, message: int, detail: Detail) -> None:
         """Drop an announced message that is not in todo/ any more. What is in flight of it ends without marks."""
@@ -609,18 +611,11 @@ class Messages:
             self.happened(MessageEvent.MARKED, message)
 
     def release(self, message: int) -> None:
-        """Forget the marks of a message, which were removed. An announced one is classified first."""
-        if not self.store.classify_first(message, MessageEvent.WANTED, partial(self._release_classified, message)):
+        """Forget the marks of a message, which were removed. An announced one is tried and classified."""
+        if self.store.classify_first(message, MessageEvent.WANTED):
+            self.happened(MessageEvent.RELEASED_EARLY, message, Classified(message, True, True))
+        else:
             self.happened(MessageEvent.RELEASED, message)
-
-    def _release_classified(self, message: int, classified: bool) -> None:
-        if classified:
-            self.happened(MessageEvent.RELEASED, message)
-            self.make_due(message)
-
-    def is_returning(self, message: int) -> bool:
-        """Return whether the recipients of a message are being failed by an order."""
-        return self.state(message) is MessageState.RETURNING
 
     def carry_out_order(self, message: int, detail: Detail = None) -> None:
         """Carry out the order to delete or bounce a message that has a mark, if nothing of it is in flight.
@@ -763,7 +758,8 @@ class Messages:
             return  # CLASSIFIED follows.
         if changing:
             self.store.records.forget(message)  # It may have marks, so queue-clean looks for all of its files.
-        for owner in (self.changes, self._results, self._bounce_orders, self._delays):
+            return  # WRITTEN follows.
+        for owner in (self._results, self._bounce_orders, self._delays):
             if not owner.release(message):
                 return  # WRITTEN follows.
         self.happened(_FREE, message)
@@ -779,7 +775,7 @@ class Messages:
         if isinstance(known, AnnouncedMessage):
             removal = Removal(message, TODO, self.store.announced.end(known), known.birth, known.priority)
         else:
-            removal = Removal(message, self.store.records.files(message))
+            removal = Removal(message, cleaning.ANY if known is None else known.files)
         self._log.put(logline.end_message(message))
         self._counters.ended += 1
         self._cleaner.remove(removal, self._clock.now())

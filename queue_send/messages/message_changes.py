@@ -30,12 +30,8 @@ class MessageChanges:
         self._changing: Counter[int] = Counter()
 
     def holds(self, message: int) -> bool:
-        """Return whether files of a message are being changed."""
+        """Return whether files of a message are being changed. If it is to end, WRITTEN follows."""
         return message in self._changing
-
-    def release(self, message: int) -> bool:
-        """Return whether no file of a message that is to end is being changed; if not, WRITTEN follows."""
-        return message not in self._changing
 
     def make(
         self,
@@ -63,19 +59,12 @@ class MessageChanges:
 
         def finished(trouble: OSError | None) -> None:
             self._changing.subtract(messages)
-            ending = set()
-            for message in messages:
-                if not self._changing[message]:
-                    del self._changing[message]
-                if self._records.state(message) is MessageState.ENDING:
-                    ending.add(message)
-            left = [message for message in made if message not in ending]
-            for message in left:
-                then(message)
-            for message in messages:
-                if message not in made and message not in ending:
-                    refused(message)
-            done(len(left), "" if trouble is None else describe_refusal(trouble))
+            self._changing = +self._changing
+            ending = {message for message in messages if self._records.state(message) is MessageState.ENDING}
+            for number, message in enumerate(messages):
+                if message not in ending:
+                    then(message) if number < len(made) else refused(message)
+            done(len(set(made) - ending), "" if trouble is None else describe_refusal(trouble))
             self._events.extend(Happened(MessageEvent.WRITTEN, message) for message in ending)
 
         self._changing.update(messages)

@@ -9,7 +9,7 @@ from queue_base.durable import Commit, read_dated
 from queue_base.queue.hold_marks import marked_messages
 from queue_base.queue.layout import CLASS_BIT, FILE_MODE, Layout, birth_by, is_there
 from queue_base.queue.results_file import read_results
-from queue_send.messages.announced import Announced, AnnouncedMessage, Then
+from queue_send.messages.announced import Announced, AnnouncedMessage
 from queue_send.messages.transitions import MARKED, MessageEvent, MessageState
 from queue_send.scheduler.message_classes import MessageClasses
 from queue_send.scheduler.waiting import LONG_AGO
@@ -66,13 +66,12 @@ class Store:
         """Return a message that is announced and has no files; None for every other."""
         return self.announced.get(message)
 
-    def classify_first(self, message: int, why: MessageEvent, then: Then | None = None) -> bool:
-        """Return whether a message is announced; it is classified then, and `then` is called after that."""
+    def classify_first(self, message: int, why: MessageEvent) -> bool:
+        """Return whether a message is announced; it is classified then, and something waits for that."""
         known = self.announced.get(message)
         if known is None:
             return False
-        if then is not None:
-            known.waiting.append(then)
+        known.awaited = True
         self.announced.ask(known, why)
         return True
 
@@ -84,10 +83,6 @@ class Store:
         """Return whether a message has left todo/ while deliveries of it are in flight. Its number may be in use again.
         """
         return self.records.state(message) is MessageState.LOST
-
-    def count_start(self, message: int, recipients: int) -> None:
-        """Note that deliveries to so many recipients of a message are started."""
-        self.announced.started(message, recipients)
 
     def load(self, message: int) -> tuple[bytes, int, int | None, bytes]:
         """Return (sender, birth in seconds, uid of the injector, submitter).

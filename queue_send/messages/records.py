@@ -91,6 +91,13 @@ class KeptEnvelope(MessageRecord):
         addresses = sum(self.sizes.values()) + len(self.sender)
         self.length = addresses + ENVELOPE_BYTES + RECIPIENT_BYTES * len(notice.recipients)
 
+    @property
+    def files(self) -> bytes:
+        """Which files a classified message has, for queue-clean. With an envelope it has neither bounce/ nor marks."""
+        if len(self.sizes) == 1:
+            return cleaning.LOCAL if "local" in self.sizes else cleaning.REMOTE
+        return cleaning.BOTH
+
     def mark_done(self, kind: str, offsets: Collection[int]) -> None:
         """Remove recipients that are done."""
         self.left[kind] = [recipient for recipient in self.left[kind] if recipient[0] not in offsets]
@@ -155,15 +162,6 @@ class MessageRecords:
         self._records[envelope.number] = envelope
         self._room -= envelope.length
         self._kept += 1
-
-    def files(self, message: int) -> bytes:
-        """Return which files a message has, for queue-clean. With an envelope it has neither bounce/ nor marks."""
-        envelope = self.facts(message)
-        if envelope is None:
-            return cleaning.ANY
-        if len(envelope.sizes) == 1:
-            return cleaning.LOCAL if "local" in envelope.sizes else cleaning.REMOTE
-        return cleaning.BOTH
 
     def forget(self, message: int) -> None:
         """Forget the envelope of a message: its files are read from now on. That of an announced one stays."""

@@ -44,6 +44,7 @@ class MessageEvent(Enum):
     MARKED = "queue-todo has found its mark in hold/"
     ORDERED = "it has a mark in hold/ by an order of the administrator"
     RELEASED = "its marks are removed"
+    RELEASED_EARLY = "its marks are removed, and it is still in todo/"
     CORRUPT = "a file of it is malformed"
     WITHDRAWN = "nothing of it is in flight on a channel any more"
     CHANNEL_DONE = "no recipient of it is left on a channel"
@@ -115,6 +116,7 @@ _RULES: list[tuple[MessageEvent, tuple[MessageState, ...], MessageState | None, 
     (E.ORDERED, (P,), None, (A.STOP, A.CARRY_OUT)),
     (E.ORDERED, (R, B), None, (A.CARRY_OUT,)),
     (E.RELEASED, (H, P, R), W, ()),
+    (E.RELEASED_EARLY, (H, P), C, (A.START,)),
     (E.CORRUPT, (W, N, C, H, R, B), P, (A.STOP, A.PARK)),
     (E.WITHDRAWN, (W, N, C), None, (A.TRY_AGAIN,)),
     (E.WITHDRAWN, (H, P), None, (A.CARRY_OUT,)),

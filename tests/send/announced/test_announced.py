@@ -20,9 +20,8 @@ from queue_base.queue.class_trees import make_class_tree
 from queue_base.queue.layout import Presence, open_layout
 from queue_base.queue.marks_file import LeftMarks, MarksFile
 from queue_send.admin.orders import CLASSIFY_WAIT, Orders
-from queue_send.disk_retry import DiskRetry
 from queue_send.messages import announced as module
-from queue_send.messages.transitions import MessageEvent
+from queue_send.messages.transitions import MessageEvent, MessageState
 from queue_wire.admin.socket import HOLD, TROUBLE, Request, Response
 from queue_wire.files.hold_mark import HoldOrder, order_mark
 from queue_wire.files.marks import DoneMarks, identify
@@ -179,9 +178,9 @@ def test_a_record_does_not_say_that_the_log_has_lines_that_were_given_up(home: H
 def test_a_bounce_order_does_not_go_on_with_the_next_message_of_its_number(home: Home, loop: Loop) -> None:
     message = classified_message(home, remote=TWO)
     loop.messages.hold(message, HoldOrder.BOUNCE)
-    assert loop.messages.is_returning(message)
+    assert loop.is_returning(message)
     loop.messages.happened(MessageEvent.END, message)  # Its last recipients were just done, and its bounce was sent.
-    assert not loop.messages.is_returning(message)
+    assert not loop.is_returning(message)
     loop.settle()
     assert remote_file(home, message).exists()  # It may be the next message's.
 
@@ -497,18 +496,20 @@ def test_a_message_on_hold_is_classified_and_not_started(home: Home, loop: Loop)
     assert not loop.jobs
 
 
-def test_a_message_that_is_released_while_it_is_being_classified_is_started_after_that(home: Home, loop: Loop) -> None:
+def test_a_message_that_is_released_while_it_is_being_classified_is_started(home: Home, loop: Loop) -> None:
     message = queue_message(home, TWO)
     mark = Path(open_layout(home.queue).hashed("hold", message))
     mark.write_bytes(b"why\n")
     loop.messages.hold_new(message)
     loop.messages.arrive(notice_of(home, message), loop.clock.now())
     mark.unlink()
-    loop.messages.release(message)
     loop.settle()
     assert not loop.jobs
-    classify(home, loop, message)
+    loop.messages.release(message)
+    loop.settle()
     assert sorted(loop.jobs[0].recipients + loop.jobs[1].recipients) == TWO
+    classify(home, loop, message)
+    assert loop.messages.state(message) is MessageState.WAITING
 
 
 def test_new_mail_is_announced_left_or_classified(
@@ -808,17 +809,18 @@ def test_what_has_ended_takes_no_memory_behind_a_message_that_is_not_started(hom
 
 def test_an_order_does_not_wait_for_ever_for_a_message_that_is_not_classified(home: Home, loop: Loop) -> None:
     layout, first, second = open_layout(home.queue), announce(home, loop), classified_message(home, remote=TWO)
-    orders = Orders(loop.messages, loop.log, loop.clock, loop.config, DiskRetry(loop.log), lambda: None)
+    orders = Orders(loop.messages, loop.parts, lambda: None)
     names = [pack_long_id(each, hold_marks.birth_of(layout, each) or 0) for each in (first, second)]
     replies: list[Response] = []
     now = loop.clock.now()
     orders.carry_out(Request(HOLD, b"ask Jo", [name.encode() for name in names]), replies.append, now)
-    orders.give_up(now + CLASSIFY_WAIT - 1)
+    orders.look_again(now + CLASSIFY_WAIT - 1)
     assert not replies and orders.wait(now) <= CLASSIFY_WAIT + 1
-    orders.give_up(now + CLASSIFY_WAIT + 1)
+    orders.look_again(now + CLASSIFY_WAIT + 1)
     loop.settle()
     (reply,) = replies
     assert reply.touched == 1 and hold_marks.is_marked(layout, "hold", second)
     assert [note.letter for note in reply.notes] == [TROUBLE] and names[0].encode() in reply.notes[0].text
     classify(home, loop, first)
+    orders.look_again(now)
     assert len(replies) == 1 and not hold_marks.is_marked(layout, "hold", first)

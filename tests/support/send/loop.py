@@ -55,7 +55,7 @@ class Loop:
         self.asked: list[bytes] = []  # PASSED, as often as it was asked.
         self.announced = Announced(open_layout(home.queue), log, config, shutdown, self._send)
         store = Store(open_layout(home.queue), self.announced)
-        parts = SharedParts(
+        parts = self.parts = SharedParts(
             store, log, self.clock, config, self.disk, retry, budget, shutdown, events, Counters()
         )  # fmt: skip
         bouncer, delays, bounce_orders = Bouncer(home, parts), DelayNotifier(home, parts), BounceOrders(parts)
@@ -90,6 +90,10 @@ class Loop:
     def is_parked(self, message: int) -> bool:
         """Whether a message has a mark in corrupt/."""
         return self.messages.state(message) is MessageState.PARKED
+
+    def is_returning(self, message: int) -> bool:
+        """Whether recipients of a message are being failed by an order."""
+        return self.messages.state(message) is MessageState.RETURNING
 
     def classify(self, message: int) -> None:
         """Have an announced message classified."""
