@@ -1,6 +1,7 @@
 """Text for people from bytes, times and sizes: one line without control characters."""
 
 import datetime
+from collections.abc import Collection, Iterator, Sequence
 
 from queue_wire.logline import escape
 
@@ -21,6 +22,15 @@ def visible(data: bytes) -> str:
 def one_line(data: bytes) -> str:
     """Return the lines of `data`, such as a server's reply, as `visible` has them, with ` / ` between them."""
     return visible(data.strip().replace(b"\n", b" / "))
+
+
+def align(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
+    """Yield the lines of a table, each column as wide as its widest cell; the columns in `right` end together."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        line = (cell.rjust(width) if at in right else cell.ljust(width) for at, (cell, width) in enumerate(cells))
+        yield "  ".join(line).rstrip()
 
 
 def precise(microseconds: int) -> str:

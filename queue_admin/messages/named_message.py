@@ -47,9 +47,16 @@ def find_stored(mail: StoredMail, name: str) -> list[StoredMessage]:
     return [each for long_id in names for each in mail.find(long_id)]
 
 
-def check_long_id(layout: Layout, name: str) -> str:
-    """Return a long id, whether its message is there or not. Raises Usage, NotFound for anything else."""
-    if read_id(name)[1] is None:
+def check_long_id(layout: Layout, name: str, mail: StoredMail | None = None) -> str:
+    """Return a long id, whether its message is there or not. Raises Usage, NotFound for anything else.
+
+    With `mail`, the number of a message that is stored, and no longer in the queue, is that of a message, too.
+    """
+    message, birth = read_id(name)
+    if birth is None:
+        if mail is not None and look(layout, message) is None:
+            for long_id in sorted(mail.find_number(message)):
+                raise no_long_id(name, long_id)
         found = find_message(layout, name)
         if found.birth is None:
             raise NotFound(f"unable to find message {name}: {_NO_SUCH}")

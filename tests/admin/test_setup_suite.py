@@ -165,7 +165,7 @@ def test_pip_itself_installs_it_and_a_later_run_keeps_the_choice_while_the_suite
     def check() -> None:
         assert "queue-suite " in output(suite / "programs/queuectl", "version")
         words = f"import {module}, queue_send.peers as peers; print(peers.__file__.endswith('.so'))"
-        assert output(suite / "bin/python3", "-c", words) == f"{compiled == '1'}\n"
+        assert output(suite / "bin/python3", "-I", "-c", words) == f"{compiled == '1'}\n"
         assert "build" in output(suite / "programs/queue-report", "--help")
 
     def pass_mail(number: int) -> None:

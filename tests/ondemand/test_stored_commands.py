@@ -92,6 +92,9 @@ def test_the_domains_are_counted_and_an_id_is_refused_if_it_is_none(site: Site) 
     number = site.id("one").partition("-")[0]
     for name, code in (("x", 100), (number, 100), ("457", 1)):
         assert site.run("stored", "example.net", name, code=code) == []
+    for command in ("list", "hold"):
+        assert site.run(command, number, code=100) == []
+        assert f"name its long id (it is {site.id('one')} now)" in site.err.err
     assert site.run("stored", "b\u00fcro.example", code=1) == [], "a name in Unicode is one"
 
 

@@ -1,4 +1,4 @@
-"""Fuzzes what reads bytes of clients, with atheris, which is not among what the tests need (docs/contributing.md).
+"""Fuzzes what reads bytes of clients, with atheris, which is not among what the tests need (CONTRIBUTING.md).
 
     cd tests; ../.venv/bin/pip install atheris; ../.venv/bin/python -m support.fuzz TARGET [OPTION OF LIBFUZZER...]
 

@@ -152,7 +152,7 @@ def names_in(tree: ast.Module) -> set[str]:
 
 
 def test_the_path_of_a_message_leads_through_functions_that_exist() -> None:
-    text = (TOP / "docs/contributing.md").read_text().partition("\n## The path of a message\n")[2].partition("\n## ")[0]
+    text = (TOP / "CONTRIBUTING.md").read_text().partition("\n## The path of a message\n")[2].partition("\n## ")[0]
     places = re.findall(r"\| `([\w/]+\.py)` \| `([\w.]+)` \|$", text, re.MULTILINE)
     assert len(places) == text.count("\n| ") - 1 > 20
     for module, name in places:

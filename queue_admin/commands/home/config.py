@@ -7,7 +7,7 @@ import sys
 import click
 
 from queue_admin.home.chosen import home_of
-from queue_admin.printable import visible
+from queue_admin.printable import align, visible
 from queue_admin.settings.control_change import change_control
 from queue_admin.settings.control_faults import find_control_faults
 from queue_admin.settings.control_values import Setting, ask_running, plain, read_settings
@@ -149,10 +149,9 @@ def show_settings(home: Home, names: tuple[str, ...], only_changed: bool, form: 
 
 def print_table(settings: list[Setting]) -> None:
     """Print a table with a line for each setting, and one for a value that is not in force yet."""
-    rows = [_HEAD, *(_row(each) for each in settings)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row, setting in zip(rows, [None, *settings], strict=True):
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    lines = align([_HEAD, *(_row(each) for each in settings)])
+    for line, setting in zip(lines, [None, *settings], strict=True):
+        print(line)
         if setting is not None and setting.pending is not None:
             print(f"  at the next {'start' if setting.file.read == START else 'HUP'}: {setting.pending}")
         if setting is not None and setting.trouble:

@@ -214,12 +214,12 @@ def _run_in(
     layout = open_layout(home.queue)
     if options.get("standing"):
         add_standing(home, selectors, reason)
+    mail = StoredMail(home)
     for name in ids:
         if name != "-":
-            check_long_id(layout, name)  # Before anything is locked.
+            check_long_id(layout, name, mail)  # Before anything is locked.
     names = read_names(tuple(dict.fromkeys(ids))) if ids else None
     now = time.time()
-    mail = StoredMail(home)
     # Flush of a domain, or of all, reads nothing of what is stored.
     limit = options["limit"]
     picks = bool(ids) or limit is not None or not selectors.of_domain_alone

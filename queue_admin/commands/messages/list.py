@@ -104,7 +104,7 @@ def _list(
     selectors = make_selectors(options, prepends)
     dead = DeadNexthops(home, now)
     only_stored = options["stored"] or selectors.state == "stored"
-    messages = iter(()) if only_stored else _found(layout, ids, options, selectors, now)
+    messages = iter(()) if only_stored else _found(layout, mail, ids, options, selectors, now)
     for found in islice(messages, options["limit"]):
         if isinstance(found, Stray):
             line = stray_line(found, form)
@@ -176,7 +176,12 @@ def _stored_key(sort: str, message: StoredMessage) -> float | bytes:
 
 
 def _found(
-    layout: Layout, ids: tuple[str, ...], options: dict[str, Any], selectors: Selectors, now: float
+    layout: Layout,
+    mail: StoredMail,
+    ids: tuple[str, ...],
+    options: dict[str, Any],
+    selectors: Selectors,
+    now: float,
 ) -> Iterator[Snapshot | Stray]:
     """Yield what is to be listed, in order."""
     held, corrupt, sort = options["held"], options["corrupt"], options["sort"]
@@ -193,7 +198,8 @@ def _found(
         return
     with Progress(None, "messages", "looked at") as progress:
         if ids:
-            chosen = find(layout, _checked(layout, read_names(tuple(dict.fromkeys(ids))), progress), selectors, now)
+            names = _checked(layout, mail, read_names(tuple(dict.fromkeys(ids))), progress)
+            chosen = find(layout, names, selectors, now)
         else:
             chosen = select(layout, selectors, now, progress, every_state=True)
         chosen = (each for each in chosen if (each[0].held or not held) and (each[0].corrupt or not corrupt))
@@ -216,11 +222,11 @@ def _found(
                 yield again
 
 
-def _checked(layout: Layout, names: Iterator[str], progress: Progress) -> Iterator[str]:
+def _checked(layout: Layout, mail: StoredMail, names: Iterator[str], progress: Progress) -> Iterator[str]:
     """Yield the ids, each one checked. Raises Usage, NotFound."""
     for name in names:
         progress.step()
-        yield check_long_id(layout, name)
+        yield check_long_id(layout, name, mail)
 
 
 def _sort_key(sort: str, snapshot: Snapshot, detail: Detail) -> float | bytes:

@@ -9,7 +9,7 @@ from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.messages.detail import CHANNELS
 from queue_admin.messages.last_results import reason_line
-from queue_admin.printable import visible, word
+from queue_admin.printable import align, visible, word
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import NotFound, Temporary
 from queue_base.home import Home
@@ -101,14 +101,7 @@ def _text(totals: list[ChannelFact], read: bool, found: list[tuple[str, Destinat
         yield "backlog: still being read"
     if not found:
         return
-    rows = [HEAD, *(_row(channel, each) for channel, each in found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    for row in rows:
-        cells = [
-            cell.ljust(width) if column < LEFT or column == len(HEAD) - 1 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
+    yield from align([HEAD, *(_row(channel, each) for channel, each in found)], range(LEFT, len(HEAD) - 1))
 
 
 def _row(channel: str, each: DestinationFact) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import click
 
 from queue_admin.home.chosen import home_of
 from queue_admin.metrics.smtpd_client import SmtpdReading, ask_processes
-from queue_admin.printable import span, visible
+from queue_admin.printable import align, span, visible
 from queue_admin.system_accounts import be_owner
 from queue_base.errors import Temporary, complain
 from queue_base.queue.layout import open_layout
@@ -17,7 +17,7 @@ from queue_wire.logline import moment
 
 CLIENTS = 10
 HEAD = ("number", "client", "name", "port", "state", "age", "messages", "tls", "user")
-NUMBERS = ("number", "port", "age", "messages")
+NUMBERS = tuple(map(HEAD.index, ("number", "port", "age", "messages")))
 
 
 @click.command("smtpd")
@@ -99,14 +99,7 @@ def _text(reading: SmtpdReading, listed: bool) -> Iterator[str]:
     if clients:
         yield "clients: " + ", ".join(f"{_word(client)} {number}" for client, number in clients.most_common(CLIENTS))
     if listed and reading.sessions:
-        rows = [HEAD, *(_row(session) for _, session in reading.sessions)]
-        widths = [max(len(row[place]) for row in rows) for place in range(len(HEAD))]
-        for row in rows:
-            cells = [
-                cell.rjust(width) if name in NUMBERS else cell.ljust(width)
-                for cell, width, name in zip(row, widths, HEAD, strict=True)
-            ]
-            yield "  ".join(cells).rstrip()
+        yield from align([HEAD, *(_row(session) for _, session in reading.sessions)], NUMBERS)
 
 
 def _summary(processes: list[ProcessStatus]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import click
 
 from queue_admin.home.chosen import each_queue, home_of, with_queue
 from queue_admin.messages.divided import count_shares, divide
-from queue_admin.printable import visible
+from queue_admin.printable import align, visible
 from queue_admin.progress import Progress
 from queue_admin.system_accounts import be_owner
 from queue_admin.views.queue_walk import QUEUES, QueueWalk
@@ -96,8 +96,4 @@ def text_rows(ranking: Ranking, by: str, limit: int) -> list[str]:
     rows = [RankedRow(b"TOTAL", *ranking.total), *ranking.rows(limit)]
     lines = [("messages", "recipients", "bytes", by)]
     lines += [(str(row.messages), str(row.recipients), str(row.size), visible(row.key)) for row in rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(3)]
-    return [
-        "  ".join([*(cell.rjust(width) for cell, width in zip(line[:3], widths, strict=True)), line[3]])
-        for line in lines
-    ]
+    return list(align(lines, range(3)))

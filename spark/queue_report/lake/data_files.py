@@ -80,14 +80,13 @@ class RowWriter:
             if batch is None or not batch.num_rows:
                 continue
             for day, part in _by_date(table, batch, self._today):
-                self._hold((table, day), part)
+                self._hold((table, day), [part], part.nbytes)
 
     def take_from(self, other: "RowWriter") -> None:
         """Take what another one has written, and what waits in it. Raises OSError."""
         self._written += other._written
         for key, batches in other._waiting.items():
-            for batch in batches:
-                self._hold(key, batch)
+            self._hold(key, batches, other._bytes[key])
 
     def close(self) -> list[Written]:
         """Write what waits. Returns all files that were written. Raises OSError."""
@@ -99,9 +98,9 @@ class RowWriter:
         """Remove what was written."""
         undo(self._files, self._written)
 
-    def _hold(self, key: _Key, batch: pa.RecordBatch) -> None:
-        self._waiting.setdefault(key, []).append(batch)
-        self._bytes[key] = self._bytes.get(key, 0) + batch.nbytes
+    def _hold(self, key: _Key, batches: list[pa.RecordBatch], size: int) -> None:
+        self._waiting.setdefault(key, []).extend(batches)
+        self._bytes[key] = self._bytes.get(key, 0) + size
         if self._bytes[key] >= GROUP_BYTES:
             self._write(key)
         elif sum(self._bytes.values()) >= WAITING_BYTES:

@@ -8,7 +8,6 @@ file. Delta's log says which files count, and keeps earlier versions: what no lo
 whoever reads it, then it is removed. There is no lock: of two builds that end with one version the second is refused.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -40,7 +39,8 @@ _SETTINGS = {
     "delta.deletedFileRetentionDuration": f"interval {KEPT} hours",
     "delta.checkpointInterval": "100",
 }
-_KINDS = {
+# By our names of types, those that Delta and Spark SQL have; `longs` is a list.
+KINDS = {
     "string": "string", "long": "long", "int": "integer", "boolean": "boolean", "time": "timestamp", "date": "date",
 }  # fmt: skip
 # Files of a table are put together up to so many bytes.
@@ -111,8 +111,8 @@ class Lake:
         added = list(written)
         now = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [
-            AddAction(one.path, one.size, {"tbl": one.table, "date": one.date}, now, True, _stats(one.rows))
-            for one in added
+            AddAction(path, size, {"tbl": table, "date": day}, now, True, f'{{"numRecords": {rows}}}')
+            for table, day, path, size, rows in added
         ]
         actions += [RemoveAction(path=path, data_change=True, deletion_timestamp=now) for path in removed]
         self.files.sync(one.path for one in added)
@@ -298,15 +298,11 @@ def date_of(path: str) -> str:
     return path.split("/", 2)[1].removeprefix("date=")
 
 
-def _stats(rows: int) -> str:
-    return json.dumps({"numRecords": rows})
-
-
 def _schema() -> Schema:
     """Return the columns of all tables, in Delta's types."""
     kinds = {name: kind for columns in COLUMNS.values() for name, kind in columns.items()}
     fields = [Field("tbl", PrimitiveType("string"))]
     for name, kind in kinds.items():
         longs = kind == "longs"
-        fields.append(Field(name, ArrayType(PrimitiveType("long")) if longs else PrimitiveType(_KINDS[kind])))
+        fields.append(Field(name, ArrayType(PrimitiveType("long")) if longs else PrimitiveType(KINDS[kind])))
     return Schema(fields)

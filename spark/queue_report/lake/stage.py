@@ -81,22 +81,14 @@ class TaskResult:
 
 
 def match_task(stage: Stage, tasks: list[StreamTask]) -> TaskResult | Exception:
-    """Do what one task of Spark's is to do: match_streams.
+    """Match some streams, as one task of Spark's.
 
     What goes wrong with the lake is a result, too: Spark's report of it would be a text.
     """
-    try:
-        return match_streams(stage, tasks)
-    except (Failure, OSError) as error:
-        return error
-
-
-def match_streams(stage: Stage, tasks: list[StreamTask]) -> TaskResult:
-    """Match streams. Raises OSError where the lake cannot be read or written."""
     writer = own = RowWriter(stage.lake, stage.today)
-    pending = _read_pending(stage, {one.stream for one in tasks if one.state})
     results = []
     try:
+        pending = _read_pending(stage, {one.stream for one in tasks if one.state})
         with _collector_off():
             for task in tasks:
                 own = RowWriter(stage.lake, stage.today)
@@ -107,11 +99,11 @@ def match_streams(stage: Stage, tasks: list[StreamTask]) -> TaskResult:
                     own.undo()
                 results.append(result)
         return TaskResult(writer.close(), results)
-    except (Failure, OSError):
+    except (Failure, OSError) as error:
         # A disk that is full does not stay so because of this.
         own.undo()
         writer.undo()
-        raise
+        return error
 
 
 def _match(stage: Stage, task: StreamTask, pending: pa.Table | None, writer: RowWriter) -> StreamResult:

@@ -176,6 +176,7 @@ class Matcher:
                     kind.rule(state, found, times[number], *values)
         except BUGS as error:
             raise Unmatched(block.line(number), error) from error
+        state.note_tries()
         found.counts.update(tally)
         found.counts["status"] += len(statuses)
         self._levels.add(state, found, statuses, block.times[statuses], levels, ends)

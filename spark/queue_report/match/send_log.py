@@ -66,7 +66,8 @@ def start(state: State, found: Found, at: int, delivery: int, number: int, addre
     message = state.messages.get(number)
     if message is None:
         message = _begin(state, number, at, NO_FACTS)
-    message.try_address(address)
+    if not message.try_address(address):
+        state.tries.append((message, address))
     state.deliveries[delivery] = (message, delivery, address, at, message.facts)
 
 

@@ -2,16 +2,17 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_report.match.hashes import hash_address, hash_addresses
-from queue_report.match.rows import add_address, add_facts, born_of, fill
+from queue_report.match.hashes import hash_addresses
+from queue_report.match.rows import Columns, add_facts, born_of, column_of, domain_of, fill
 from queue_report.schema.arrow import ARROW
 from queue_report.schema.columns import LEVEL, OF_MESSAGE
 
@@ -23,6 +24,18 @@ Level: TypeAlias = tuple[int, int, int, int]
 
 # Columns of a message's row that are attributes of Message.
 _COPIED = ("successes", "failures", "deferrals", "bounce_qp", "bounce_of", "again_ns", "fate")
+# The columns of `pending` that a row of each kind is read by, and those of others than messages made of, by `what`; and
+# columns that are bytes here.
+_COLUMNS = {
+    "message": ("id", "key", "first_ns", "seen", *OF_MESSAGE, *_COPIED),
+    "delivery": ("channel", "recipient", "domain", "id", "key", "open", "delivery", "start_ns", *OF_MESSAGE),
+    "status": ("first_ns", *LEVEL),
+    "bounce": ("bounce_qp", "key", "id", "first_ns"),
+    "session": ("id", "key", "first_ns", "session"),
+    "run": ("domain", "fate", "key", "start_ns", "successes", "failures", "deferrals"),
+    "stored": ("domain", "key", "recipient", "id", "sender", "bytes", "deferrals", "first_ns"),
+}
+_BYTES = ("sender", "channel", "recipient")
 _SESSION_TEXTS = (
     "client", "name", "server", "tls_version", "tls_cipher", "tls_failure", "auth_user", "mechanism",
 )  # fmt: skip
@@ -32,13 +45,8 @@ _OTHERS = "(others)"
 SLICE = 10_000  # Messages that are packed or unpacked at once.
 
 
-class Hashes:
-    """Addresses as hash_address has them."""
-
-    __slots__ = ("hashes",)
-
-    def __init__(self, hashes: Iterable[int]) -> None:
-        self.hashes = set(hashes)
+class Hashes(set[int]):
+    """Addresses as hash_addresses has them."""
 
 
 class Message:
@@ -64,8 +72,8 @@ class Message:
         self.again_ns: int | None = None
         self.fate: str | None = None
 
-    def try_address(self, address: bytes) -> None:
-        """Note that an address is tried."""
+    def try_address(self, address: bytes) -> bool:
+        """Note that an address is tried; or return False: its hash is to be noted, as those of the others were."""
         tried = self.tried
         if tried is None:
             self.tried = address
@@ -73,40 +81,41 @@ class Message:
             pass
         elif isinstance(tried, bytes):
             self.tried = {tried, address}
-        elif isinstance(tried, Hashes):
-            tried.hashes.add(hash_address(address))
-        elif isinstance(tried, set):
-            tried.add(address)
+        elif isinstance(tried, int | Hashes):
+            return False
         else:
-            self.tried = Hashes({tried, hash_address(address)})
+            tried.add(address)
+        return True
+
+    def try_hash(self, hashed: int) -> None:
+        """Note that the address of this hash is tried. The others must be hashes."""
+        if isinstance(self.tried, Hashes):
+            self.tried.add(hashed)
+        elif isinstance(self.tried, int) and self.tried != hashed:
+            self.tried = Hashes((self.tried, hashed))
 
     def recipients(self) -> int:
         """Return how many different addresses were tried."""
         tried = self.tried
-        if isinstance(tried, Hashes):
-            return len(tried.hashes)
         return 0 if tried is None else len(tried) if isinstance(tried, set) else 1
 
     def seen(self) -> list[int]:
-        """Return the hashes of the addresses that were tried, which are noted as hashes from now on."""
+        """Return the hashes of the addresses that were tried. They must be hashes."""
         tried = self.tried
-        if tried is None:
-            return []
-        if isinstance(tried, set):
-            tried = self.tried = Hashes(hash_addresses(list(tried)))
-        if isinstance(tried, Hashes):
-            return sorted(tried.hashes)
-        if isinstance(tried, bytes):
-            tried = self.tried = hash_address(tried)
-        return [tried]
+        assert not isinstance(tried, bytes)
+        return [] if tried is None else [tried] if isinstance(tried, int) else sorted(map(int, tried))
 
 
-def _hash_tried(messages: Iterable[Message]) -> None:
-    """Note single addresses as their hashes."""
-    named = [(one, one.tried) for one in messages if isinstance(one.tried, bytes)]
-    if named:
-        for (one, _), hashed in zip(named, hash_addresses([address for _, address in named]), strict=True):
-            one.tried = hashed
+def hash_tried(messages: Iterable[Message]) -> None:
+    """Note the addresses that were tried as their hashes."""
+    named = [
+        (one, [one.tried] if isinstance(one.tried, bytes) else list(one.tried))
+        for one in messages
+        if isinstance(one.tried, bytes | set) and not isinstance(one.tried, Hashes)
+    ]
+    hashes = iter(hash_addresses([address for _, addresses in named for address in addresses]))
+    for one, addresses in named:
+        one.tried = next(hashes) if len(addresses) == 1 else Hashes(islice(hashes, len(addresses)))
 
 
 class OpenSession:
@@ -144,6 +153,13 @@ class OpenStored:
     def __init__(self, start_ns: int, sender: bytes, size: int, deferrals: int = 0) -> None:
         self.start_ns, self.sender, self.size, self.deferrals = start_ns, sender, size, deferrals
         self.below: OpenStored | None = None
+
+    def in_order(self) -> "list[OpenStored]":
+        """Return those below it, and itself."""
+        found = [self]
+        while (below := found[-1].below) is not None:
+            found.append(below)
+        return found[::-1]
 
 
 class OpenRun:
@@ -194,7 +210,7 @@ class State:
     over what is stored, by domain. level: since when, and which; None where nothing is known, as between two runs of
     queue-send. last_ns: stamp of the queue's last line. begun_ns, begun: when a message began last, and how many of
     each number began with that stamp. dying: this run has lost a daemon. unknown: how many lines of the stream began
-    with a word that no kind of line has, by that word.
+    with a word that no kind of line has, by that word. tries: addresses of which messages are to note the hashes.
     """
 
     def __init__(self, host: str, queue: str) -> None:
@@ -212,11 +228,18 @@ class State:
         self.dying = False
         self.unknown: Counter[str] = Counter()
         self.stamps = Stamps()
+        self.tries: list[tuple[Message, bytes]] = []
 
     def push(self, key: StoredKey, one: OpenStored) -> None:
         """A recipient is stored."""
         one.below = self.stored.get(key)
         self.stored[key] = one
+
+    def note_tries(self) -> None:
+        """Have the messages note the hashes of `tries`."""
+        for (message, _), hashed in zip(self.tries, hash_addresses([one for _, one in self.tries]), strict=True):
+            message.try_hash(hashed)
+        self.tries.clear()
 
     def add_unknown(self, word: str) -> None:
         """Count an unknown word; all together those that come when there are very many."""
@@ -234,90 +257,46 @@ class State:
 
     def _slices(self, message: Callable[[int], Message]) -> Iterator[pa.RecordBatch]:
         # Whether the message of a delivery is open is known as long as that is there.
-        others = self._pack_others()
-        numbers = list(self.messages)
-        for start in range(0, len(numbers), SLICE):
-            yield self._pack_messages(list(map(message, numbers[start : start + SLICE])))
+        others = [batch for what, rows in self._rows_of_others() for batch in self._batches(what, rows)]
+        numbers = iter(list(self.messages))
+        while messages := [message(number) for number in islice(numbers, SLICE)]:
+            hash_tried(messages)
+            columns = {name: list(map(attrgetter(name), messages)) for name in ("key", "first_ns", *_COPIED)}
+            columns["id"] = [one.number for one in messages]
+            columns["recipients"] = [one.recipients() for one in messages]
+            columns["seen"] = [one.seen() for one in messages]
+            add_facts(columns, [one.facts for one in messages])
+            yield self._batch("message", columns, len(messages))
         yield from others
 
-    def _pack_others(self) -> list[pa.RecordBatch]:
-        """Return the rows of what is open beside messages."""
-        parts = []
-        if self.deliveries:
-            flying = list(self.deliveries.values())
-            columns = {
-                "id": [one[0].number for one in flying],
-                "key": [one[0].key for one in flying],
-                "open": [self.messages.get(one[0].number) is one[0] for one in flying],
-                "delivery": [one[1] for one in flying],
-                "start_ns": [one[3] for one in flying],
-            }
-            add_address(columns, [one[2] for one in flying])
-            add_facts(columns, [one[4] for one in flying])
-            parts.append(self._batch("delivery", columns, len(flying)))
+    def _batches(self, what: str, rows: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
+        while part := list(islice(rows, SLICE)):
+            yield self._batch(what, {name: column_of(part, at) for at, name in enumerate(_COLUMNS[what])}, len(part))
+
+    def _batch(self, what: str, columns: Columns, size: int) -> pa.RecordBatch:
+        return fill("pending", columns, {"what": what, "host": self.host, "queue": self.queue}, size)
+
+    def _rows_of_others(self) -> Iterator[tuple[str, Iterator[tuple[Any, ...]]]]:
+        """Yield the rows of what is open beside messages, in the columns of _COLUMNS."""
+        yield "delivery", (
+            (*address.split(b" ", 1), domain_of(address), one.number, one.key, self.messages.get(one.number) is one,
+             delivery, at, *facts)
+            for one, delivery, address, at, facts in self.deliveries.values()
+        )  # fmt: skip
         if self.level is not None:
-            at, level = self.level
-            columns = {name: [value] for name, value in zip(LEVEL, level, strict=True)}
-            parts.append(self._batch("status", columns | {"first_ns": [at]}, 1))
-        if self.bounces:
-            keys, numbers, times = zip(*self.bounces.values(), strict=True)
-            columns = {"bounce_qp": list(self.bounces), "key": keys, "id": numbers, "first_ns": times}
-            parts.append(self._batch("bounce", columns, len(keys)))
-        if self.sessions:
-            rows = [one.row for one in self.sessions.values()]
-            columns = {"key": [row["key"] for row in rows], "id": [row["number"] for row in rows]}
-            columns |= {"first_ns": [row["start_ns"] for row in rows]}
-            columns |= {"session": [one.pack() for one in self.sessions.values()]}
-            parts.append(self._batch("session", columns, len(rows)))
-        if self.runs:
-            running = list(self.runs.values())
-            columns = {"domain": list(self.runs), "fate": [one.cause for one in running]}
-            columns |= {"key": [""] * len(running)}
-            for name in ("start_ns", "successes", "failures", "deferrals"):
-                columns[name] = [getattr(one, name) for one in running]
-            parts.append(self._batch("run", columns, len(running)))
-        stored = list(self.stored)
-        parts += [self._pack_stored(stored[start : start + SLICE]) for start in range(0, len(stored), SLICE)]
-        return parts
-
-    def _pack_stored(self, keys: list[StoredKey]) -> pa.RecordBatch:
-        pairs = []
-        for key in keys:
-            one: OpenStored | None = self.stored[key]
-            copies = []
-            while one is not None:
-                copies.append((key, one))
-                one = one.below
-            pairs += copies[::-1]
-        columns: dict[str, Any] = {
-            "domain": [key[0] for key, _ in pairs],
-            "key": [key[1] for key, _ in pairs],
-            "id": [born_of(key[1])[0] for key, _ in pairs],
-            "recipient": [key[2] for key, _ in pairs],
-            "sender": [one.sender for _, one in pairs],
-            "bytes": [one.size for _, one in pairs],
-            "deferrals": [one.deferrals for _, one in pairs],
-            "first_ns": [one.start_ns for _, one in pairs],
-        }
-        return self._batch("stored", columns, len(pairs))
-
-    def _pack_messages(self, messages: list[Message]) -> pa.RecordBatch:
-        _hash_tried(messages)
-        columns: dict[str, Any] = {
-            "id": [one.number for one in messages],
-            "key": [one.key for one in messages],
-            "first_ns": [one.first_ns for one in messages],
-            "recipients": [one.recipients() for one in messages],
-            "seen": [one.seen() for one in messages],
-        }
-        for name in _COPIED:
-            columns[name] = [getattr(one, name) for one in messages]
-        add_facts(columns, [one.facts for one in messages])
-        return self._batch("message", columns, len(messages))
-
-    def _batch(self, what: str, columns: Mapping[str, Any], size: int) -> pa.RecordBatch:
-        constant = {"what": what, "host": self.host, "queue": self.queue}
-        return fill("pending", columns, constant, size)
+            yield "status", iter([(self.level[0], *self.level[1])])
+        yield "bounce", ((qp, *one) for qp, one in self.bounces.items())
+        yield "session", (
+            (number, one.row["key"], one.row["start_ns"], one.pack()) for number, one in self.sessions.items()
+        )  # fmt: skip
+        yield "run", (
+            (domain, one.cause, "", one.start_ns, one.successes, one.failures, one.deferrals)
+            for domain, one in self.runs.items()
+        )  # fmt: skip
+        yield "stored", (
+            (*key, born_of(key[1])[0], one.sender, one.size, one.deferrals, one.start_ns)
+            for key, last in self.stored.items() for one in last.in_order()
+        )  # fmt: skip
 
     def mark(self) -> dict[str, Any]:
         """Return what `pending` does not hold, for JSON: the last stamps, whether the run has lost a daemon, and
@@ -325,45 +304,61 @@ class State:
         stamps = self.stamps
         return {
             "latest": stamps.latest,
-            "run": [
-                stamps.run_ns,
-                stamps.run_fresh,
-                stamps.last_print,
-                [list(one) for one in stamps.run_prints.items()],
-            ],
+            "run": [stamps.run_ns, stamps.run_fresh, stamps.last_print, list(stamps.run_prints.items())],
             "last_line": [stamps.run_ns, stamps.last_digest],
             "last_ns": self.last_ns,
-            "begun": [self.begun_ns, [list(one) for one in self.begun.items()]],
+            "begun": [self.begun_ns, list(self.begun.items())],
             "dying": self.dying,
             "unknown": dict(sorted(self.unknown.items())),
         }
 
     @classmethod
-    def unpack(
-        cls,
-        host: str,
-        queue: str,
-        pending: pa.Table | Iterable[pa.RecordBatch] | None,
-        mark: Mapping[str, Any] | None = None,
-    ) -> "State":
-        """Return the state of a stream. pending: rows of any streams, those of `take_slices` one after the other. mark:
-        what `mark` gave; of a lake made before the last stamp as `latest`, which may be missing."""
+    def unpack(cls, host: str, queue: str, pending: pa.Table | None, mark: Mapping[str, Any] | None = None) -> "State":
+        """Return the state of a stream. pending: its rows, those of `take_slices` one after the other. mark: what
+        `mark` gave; of a lake made before the last stamp as `latest`, which may be missing."""
         state = cls(host, queue)
         state._set_mark(mark or {})
-        batches = pending.to_batches(SLICE) if isinstance(pending, pa.Table) else pending or ()
-        others: list[pa.RecordBatch] = []
-        for batch in batches:
-            own = pc.and_(pc.equal(batch.column("host"), host), pc.equal(batch.column("queue"), queue))
-            is_message = pc.equal(batch.column("what"), "message")
-            _unpack_messages(state, batch.filter(pc.and_(own, is_message)))
-            rest = batch.filter(pc.and_not(own, is_message))
-            if rest.num_rows:
-                others.append(rest)
+        batches = [] if pending is None else pending.to_batches(SLICE)
         # Deliveries come after their messages.
-        for batch in others:
-            for what, unpack in _UNPACK.items():
-                unpack(state, batch.filter(pc.equal(batch.column("what"), what)))
+        for what, names in _COLUMNS.items():
+            for batch in batches:
+                part = batch.filter(pc.equal(batch.column("what"), what))
+                columns = [part[name].cast(pa.binary()) if name in _BYTES else part[name] for name in names]
+                for row in zip(*(one.to_pylist() for one in columns), strict=True):
+                    state._restore(what, row)
         return state
+
+    def _restore(self, what: str, row: tuple[Any, ...]) -> None:
+        """Have what a row says, of _COLUMNS."""
+        if what == "message":
+            number, key, first_ns, seen, *rest = row
+            message = self.messages[number] = Message(number, first_ns, _facts(rest))
+            message.key = key
+            message.successes, message.failures, message.deferrals, *rest = rest[len(OF_MESSAGE) :]
+            message.bounce_qp, message.bounce_of, message.again_ns, message.fate = rest
+            message.tried = None if not seen else seen[0] if len(seen) == 1 else Hashes(seen)
+        elif what == "delivery":
+            channel, recipient, _, number, key, is_open, delivery, at, *rest = row
+            one = self.messages.get(number) if is_open else None
+            if one is None:
+                one = Message(number, 0, NO_FACTS)
+                one.key = key
+            self.deliveries[delivery] = (one, delivery, channel + b" " + recipient, at, _facts(rest))
+        elif what == "status":
+            at, a, b, c, d = row
+            self.level = at, (a, b, c, d)
+        elif what == "bounce":
+            qp, key, number, at = row
+            self.bounces[qp] = key, number, at
+        elif what == "session":
+            self.sessions[row[0]] = OpenSession.unpack(row[3])
+        elif what == "run":
+            domain, cause, _, *counts = row
+            run = self.runs[domain.encode()] = OpenRun(None, None if cause is None else cause.encode())
+            run.start_ns, run.successes, run.failures, run.deferrals = counts
+        elif what == "stored":
+            domain, long_id, recipient, _, sender, size, deferrals, at = row
+            self.push((domain.encode(), long_id.encode(), recipient), OpenStored(at, sender, size, deferrals))
 
     def _set_mark(self, mark: Mapping[str, Any]) -> None:
         self.dying = bool(mark.get("dying"))
@@ -381,87 +376,6 @@ class State:
             stamps.last_digest = digest if at == stamps.run_ns else None
 
 
-def _rows(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
-    """Yield these columns of each row; texts as UTF-8, but for keys."""
-    columns = []
-    for name in names:
-        column = batch.column(name)
-        is_text = name in ("sender", "channel", "recipient")
-        columns.append((column.cast(pa.binary()) if is_text else column).to_pylist())
-    return zip(*columns, strict=True)
-
-
-def _unpack_messages(state: State, batch: pa.RecordBatch) -> None:
-    seen = batch.column("seen")
-    hashes, ends = (
-        seen.flatten().to_pylist(),
-        np.cumsum(pc.fill_null(pc.list_value_length(seen), 0).to_numpy()).tolist(),
-    )
-    begin = 0
-    for end, (number, first_ns, key, *rest) in zip(
-        ends, _rows(batch, "id", "first_ns", "key", *OF_MESSAGE, *_COPIED), strict=True
-    ):
-        qp, uid, sender, size, birth_ns, info_ns, *copied = rest
-        message = Message(number, first_ns, (qp, uid, sender, size, birth_ns, info_ns))
-        message.key = key
-        for name, value in zip(_COPIED, copied, strict=True):
-            setattr(message, name, value)
-        if end - begin == 1:
-            message.tried = hashes[begin]
-        elif end > begin:
-            message.tried = Hashes(hashes[begin:end])
-        begin = end
-        state.messages[number] = message
-
-
-def _unpack_deliveries(state: State, batch: pa.RecordBatch) -> None:
-    names = ("id", "key", "open", "delivery", "channel", "recipient", "start_ns", *OF_MESSAGE)
-    for number, key, is_open, delivery, channel, recipient, start_ns, *facts in _rows(batch, *names):
-        message = state.messages.get(number) if is_open else None
-        if message is None:
-            message = Message(number, 0, NO_FACTS)
-            message.key = key
-        qp, uid, sender, size, birth_ns, info_ns = facts
-        known = (qp, uid, sender, size, birth_ns, info_ns)
-        state.deliveries[delivery] = (message, delivery, channel + b" " + recipient, start_ns, known)
-
-
-def _unpack_statuses(state: State, batch: pa.RecordBatch) -> None:
-    for first_ns, *level in _rows(batch, "first_ns", *LEVEL):
-        local, local_limit, remote, remote_limit = level
-        state.level = (first_ns, (local, local_limit, remote, remote_limit))
-
-
-def _unpack_bounces(state: State, batch: pa.RecordBatch) -> None:
-    for qp, *bounce in _rows(batch, "bounce_qp", "key", "id", "first_ns"):
-        key, number, first_ns = bounce
-        state.bounces[qp] = (key, number, first_ns)
-
-
-def _unpack_sessions(state: State, batch: pa.RecordBatch) -> None:
-    for number, session in _rows(batch, "id", "session"):
-        state.sessions[number] = OpenSession.unpack(session)
-
-
-def _unpack_stored(state: State, batch: pa.RecordBatch) -> None:
-    names = ("domain", "key", "recipient", "sender", "bytes", "deferrals", "first_ns")
-    for domain, long_id, recipient, sender, size, deferrals, first_ns in _rows(batch, *names):
-        key = domain.encode(), long_id.encode(), recipient
-        state.push(key, OpenStored(first_ns, sender, size, deferrals))
-
-
-def _unpack_runs(state: State, batch: pa.RecordBatch) -> None:
-    names = ("domain", "fate", "start_ns", "successes", "failures", "deferrals")
-    for domain, cause, start_ns, successes, failures, deferrals in _rows(batch, *names):
-        run = state.runs[domain.encode()] = OpenRun(start_ns, None if cause is None else cause.encode())
-        run.successes, run.failures, run.deferrals = successes, failures, deferrals
-
-
-_UNPACK: dict[str, Callable[[State, pa.RecordBatch], None]] = {
-    "delivery": _unpack_deliveries,
-    "status": _unpack_statuses,
-    "bounce": _unpack_bounces,
-    "session": _unpack_sessions,
-    "stored": _unpack_stored,
-    "run": _unpack_runs,
-}
+def _facts(row: Sequence[Any]) -> Facts:
+    qp, uid, sender, size, birth_ns, info_ns = row[:6]
+    return qp, uid, sender, size, birth_ns, info_ns

@@ -155,21 +155,17 @@ class StoreFiles:
     def __init__(self, uri: str, store: Mapping[str, str]) -> None:
         self.root = uri.rstrip("/")
         self.store: Mapping[str, str] = dict(store)
-        self._opened: Any = None
-        self._files()
+        import pyarrow.fs as arrow
+        from deltalake.fs import DeltaStorageHandler
 
-    def __getstate__(self) -> tuple[str, Mapping[str, str]]:
-        return self.root, self.store
-
-    def __setstate__(self, state: tuple[str, Mapping[str, str]]) -> None:
-        self.root, self.store = state
-        self._opened = None
+        with _plain(self.root):
+            self._files: Any = arrow.PyFileSystem(DeltaStorageHandler(self.root, dict(store) or None))
 
     def list(self, path: str = "", unread: list[OSError] | None = None) -> list[Entry]:
         import pyarrow.fs as arrow
 
         with _plain(path):
-            found = self._files().get_file_info(arrow.FileSelector(path))
+            found = self._files.get_file_info(arrow.FileSelector(path))
             if not found and path:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         kinds = arrow.FileType
@@ -179,38 +175,29 @@ class StoreFiles:
 
     def open(self, path: str) -> BinaryIO:
         with _plain(path):
-            return cast(BinaryIO, self._files().open_input_file(path))
+            return cast(BinaryIO, self._files.open_input_file(path))
 
     def read(self, path: str) -> bytes:
-        with _plain(path), self._files().open_input_file(path) as file:
+        with _plain(path), self._files.open_input_file(path) as file:
             content: bytes = file.read()
             return content
 
     def write(self, path: str, content: bytes | memoryview) -> None:
         with _plain(path):
             # Not by way of pyarrow, which hands over a Buffer of its own, where delta-rs takes bytes alone.
-            file = self._files().handler._handler.open_output_stream(path, None)
+            file = self._files.handler._handler.open_output_stream(path, None)
             file.write(bytes(content))
             file.close()
 
     def remove(self, path: str) -> None:
         with _plain(path):
-            self._files().delete_file(path)
+            self._files.delete_file(path)
 
     def is_same(self, file: BinaryIO, path: str) -> bool:
         return True
 
     def sync(self, paths: Iterable[str]) -> None:
         pass
-
-    def _files(self) -> Any:
-        if self._opened is None:
-            import pyarrow.fs as arrow
-            from deltalake.fs import DeltaStorageHandler
-
-            with _plain(self.root):
-                self._opened = arrow.PyFileSystem(DeltaStorageHandler(self.root, dict(self.store) or None))
-        return self._opened
 
 
 def _entry(name: str, found: os.stat_result) -> Entry:

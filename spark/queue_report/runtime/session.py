@@ -65,6 +65,8 @@ QUIET = {
     "spark.python.authenticate.socketTimeout": "120s",
     # Not the class that looks for a second file of check sums beside each file.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # Spark makes this directory for a report, as `spark-warehouse` where the command runs, and nothing is put into it.
+    "spark.sql.warehouse.dir": Path(tempfile.gettempdir()).as_uri(),
 }
 # And an embedded one: nothing of it can be reached from another machine, and nothing is left in the directory.
 EMBEDDED = {
@@ -293,14 +295,10 @@ def _is_lost_connection(error: BaseException) -> bool:
     """Return whether an error, or its cause, says that the other end of a connection is gone."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
-    seen: BaseException | None = error
-    met: set[int] = set()
-    while seen is not None and id(seen) not in met:
-        if isinstance(seen, (ConnectionError, EOFError, Py4JError)) and not isinstance(seen, Py4JJavaError):
-            return True
-        met.add(id(seen))
-        seen = seen.__cause__ or seen.__context__
-    return False
+    if isinstance(error, (ConnectionError, EOFError, Py4JError)) and not isinstance(error, Py4JJavaError):
+        return True
+    before = error.__cause__ or error.__context__
+    return before is not None and _is_lost_connection(before)
 
 
 def _begin(builder: Any, configuration: Any, chosen: Mapping[str, str], submitted: bool) -> "SparkSession":

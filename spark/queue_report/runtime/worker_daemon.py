@@ -9,10 +9,8 @@ import gc
 import importlib
 import sys
 
-IMPORTS = (
-    *("numpy", "pyarrow", "pyarrow.compute", "pyarrow.parquet", "deltalake.fs"),
-    *("pyspark.worker", "queue_report.match", "queue_report.logs.reader", "queue_report.schema.arrow"),
-)
+# pyarrow imports pandas for the first array that it makes.
+IMPORTS = ("pyspark.worker", "deltalake.fs", "pandas", "queue_report.lake.stage")
 
 if __name__ == "__main__":
     ARCHIVE = "/pyspark.zip"

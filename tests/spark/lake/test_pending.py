@@ -56,7 +56,7 @@ def test_messages_leave_the_state_as_they_are_taken_and_the_rows_are_the_same(mo
         left.append(len(state.messages))
     assert left == [5, 2, 0, 0]
     assert pa.Table.from_batches(batches).equals(packed)
-    again = State.unpack("a", "q", iter(batches))
+    again = State.unpack("a", "q", packed)
     assert again.pack().equals(packed)
     assert again.deliveries[1][0] is again.messages[7]
 

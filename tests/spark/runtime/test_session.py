@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+
+from queue_report.runtime.files import local_path
 
 ROOT = Path(__file__).parents[3]
 WRONG = {
@@ -35,3 +38,12 @@ def test_a_wrong_order_to_spark_is_told_in_one_line(case: str, tmp_path: Path) -
     assert done.returncode == 100, done.stderr
     assert done.stderr.startswith("queue-report: fatal: unable to start Spark: ") and done.stderr.count("\n") == 1
     assert said in done.stderr
+
+
+def test_spark_makes_no_directory_where_a_command_runs(spark: SparkSession) -> None:
+    """It makes its warehouse for the first function or table that a report asks its catalog for."""
+    place = local_path(spark.conf.get("spark.sql.warehouse.dir") or "")
+    before = os.listdir()
+    spark.catalog.listTables()
+    assert os.listdir() == before
+    assert place is not None and os.path.samefile(place, os.environ.get("TMPDIR", "/tmp"))

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from queue_base.errors import Permanent, Temporary
 from queue_report.runtime import session as module
 from queue_report.runtime.java import say_how_java_ended
 from queue_report.runtime.session import Sessions
+from queue_report.runtime.worker_daemon import IMPORTS
 
 ROOT = Path(__file__).parents[3]
 # What Spark's own scripts run, but for Java.
@@ -35,6 +37,12 @@ def java(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]
         monkeypatch.setattr(module, "_end_java", lambda wait: None)
         yield process
         process.kill()
+
+
+def test_what_workers_are_to_find_in_memory_is_there_to_be_imported() -> None:
+    """The daemon passes by what it cannot import, so that each worker would import it."""
+    for name in IMPORTS:
+        import_module(name)
 
 
 def use(error: Exception, sessions: Sessions) -> None:
