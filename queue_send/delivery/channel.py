@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+from typing import assert_never
 
 from queue_base.daemon.pipes import PeerLost
 from queue_base.errors import reason
@@ -495,6 +496,8 @@ class Channel:
             elif isinstance(action, Alive):
                 self._verdicts.forget_failure(action.nexthop)
                 self._log.put(logline.destination_alive(action.nexthop, action.suspended))
+            else:
+                assert_never(action)
         return started
 
     def _defer(self, attempt: Attempt, now: float) -> None:

@@ -89,6 +89,7 @@ class MessageAction(Enum):
 Actions = tuple[MessageAction, ...]
 Row = dict[MessageEvent, tuple[MessageState, Actions] | None]
 
+# Short names, so that a rule is one line.
 S, E, A = MessageState, MessageEvent, MessageAction
 W, N, C, H, P, R, B = S.WAITING, S.ANNOUNCED, S.CLASSIFYING, S.HELD, S.PARKED, S.RETURNING, S.BOUNCING
 # A message in these states has a mark in hold/ or corrupt/.

@@ -29,6 +29,12 @@ def test_each_action_follows_from_an_event() -> None:
     assert {action for _, actions in moves for action in actions} == set(MessageAction)
 
 
+def test_each_action_can_be_carried_out(home: Home) -> None:
+    loop = Loop(home)
+    assert set(loop.messages._actions) == set(MessageAction)
+    loop.close()
+
+
 def test_from_each_state_a_message_may_end() -> None:
     reached = {MessageState.REMOVING}
     for _ in MessageState:
