@@ -24,7 +24,7 @@ from queue_admin.home.daemon_accounts import DaemonAccounts, check_code, choose_
 from queue_admin.home.modes import ONDEMAND
 from queue_admin.restarts import keep_running
 from queue_base.accounts import Owner, become, queue_owner
-from queue_base.control import check_modes, read_control, read_me, read_number, read_parsed
+from queue_base.control import check_modes, read_control, read_me, read_value
 from queue_base.daemon import inherited_sockets, processes
 from queue_base.daemon.init_process import leave_process_one
 from queue_base.daemon.lock import take_sendmutex
@@ -34,7 +34,8 @@ from queue_base.daemon.supervisor import DESCRIPTOR, Supervisor, take_variables
 from queue_base.errors import Failure, Permanent, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home, take_queue
 from queue_base.queue.layout import open_layout
-from queue_wire.control.intake_hosts import unpack_intake
+from queue_wire.control.control_file import ControlFile
+from queue_wire.control.registry import INTAKE, PROCESSESREMOTE
 
 USAGE = "usage: queue-start [--home HOME] [--queue NAME] [--intake]"
 HELP = f"""{USAGE}
@@ -229,10 +230,10 @@ def guard_descriptors() -> None:
             os.set_inheritable(number, True)
 
 
-def count_processes(home: Home, name: str) -> int:
+def count_processes(home: Home, file: ControlFile[int]) -> int:
     """Return how many processes a control file wants: 1 if it is wrong, which queue-send logs."""
     try:
-        return read_number(home, name)
+        return read_value(home, file)
     except Temporary:
         return 1
 
@@ -244,7 +245,7 @@ def open_sockets(home: Home) -> tuple[int, ...]:
     """
     found: list[int] = []
     try:
-        for line in read_parsed(home, "intake", unpack_intake) or ():
+        for line in read_value(home, INTAKE):
             try:
                 with inherited_sockets.listen(line.place) as listener:
                     found.append(_move(listener))
@@ -305,7 +306,7 @@ def run(home: Home, notification: dict[str, str]) -> None:
     check_stamp(home, layout)
     os.environ["QUEUE_HOME"] = home.path
     # Before chdir, because the programs are found from our own name, which may be a relative path.
-    remotes = count_processes(home, "processesremote")
+    remotes = count_processes(home, PROCESSESREMOTE)
     specs = daemons(accounts, remotes, None if home.several else open_sockets(home))
     on_demand = on_demand_daemons(home, accounts)
     words = {spec.program: command(spec.program, home) for spec in [*specs, *on_demand]}

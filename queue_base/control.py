@@ -5,16 +5,7 @@ import os
 from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_wire.control.lines import (
-    NUMBERS,
-    SIZES,
-    refuse_nul,
-    unpack_line,
-    unpack_map,
-    unpack_number,
-    unpack_set,
-    unpack_size,
-)
+from queue_wire.control.lines import refuse_nul, unpack_line
 from queue_wire.format_error import FormatError, wrong_in
 
 TYPE_CHECKING = False
@@ -22,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from queue_wire.control.control_file import ControlFile
     from queue_wire.control.destinationlimits import LimitLines
-    from queue_wire.control.rewrite import Rules
     from queue_wire.control.smtproutes import Relays
 
     Value = TypeVar("Value")
@@ -90,6 +81,18 @@ def read_parsed(home: Home, name: str, unpack: "Callable[[bytes], Value]") -> "V
         raise unable_to_parse(home, name, error) from error
 
 
+def read_value(home: Home, file: "ControlFile[Value]") -> "Value":
+    """Return the value of a control file, what counts without it if it does not exist.
+
+    Raises Temporary, naming the file, if it cannot be read or parsed.
+    """
+    data = read_control(home, file.name)
+    try:
+        return file.value(data)
+    except FormatError as error:
+        raise unable_to_parse(home, file.name, error) from error
+
+
 def read_line(home: Home, name: str, default: bytes) -> bytes:
     """Return the first line of a control file, or `default` if it does not exist."""
     data = read_control(home, name)
@@ -98,47 +101,16 @@ def read_line(home: Home, name: str, default: bytes) -> bytes:
 
 def read_me(home: Home) -> bytes:
     """Return control/me, the name of this host. Raises Temporary if it is missing, because it has no default."""
+    return me_in(home, read_control(home, "me"))
+
+
+def me_in(home: Home, data: bytes | None) -> bytes:
+    """Return the name of this host by the contents of control/me. Raises Temporary if there is none."""
     # A fully qualified name may have a final dot, which no mail has.
-    line = read_line(home, "me", b"").removesuffix(b".")
+    line = unpack_line(data or b"").removesuffix(b".")
     if not line:
         raise Temporary(f"unable to read {home.control}/me: it is missing or empty; write this host's name into it")
     return line
-
-
-def read_number(home: Home, name: str, default: int | None = None) -> int:
-    """Return the number in a control file, `default` (None: that of NUMBERS) if it does not exist.
-
-    Raises Temporary if it is not a number, or is out of range.
-    """
-    found = read_parsed(home, name, lambda data: unpack_number(data, name))
-    if found is not None:
-        return found
-    return NUMBERS[name][0] if default is None else default
-
-
-def read_size(home: Home, name: str) -> int:
-    """Return the size in a control file, in bytes. Raises Temporary if it is not a size, or is out of range."""
-    found = read_parsed(home, name, lambda data: unpack_size(data, name))
-    return SIZES[name][0] if found is None else found
-
-
-def read_set(home: Home, name: str) -> frozenset[bytes] | None:
-    """Return the lines of a control file in lower case, None if it does not exist."""
-    data = read_control(home, name)
-    return None if data is None else unpack_set(data)
-
-
-def read_map(home: Home, name: str) -> dict[bytes, bytes] | None:
-    """Return the `key:value` lines of a control file, keys in lower case, None if it does not exist."""
-    data = read_control(home, name)
-    return None if data is None else unpack_map(data)
-
-
-def read_prepends(home: Home) -> dict[bytes, bytes]:
-    """Return control/virtualdomains, with keys as the rules have them; empty if it does not exist."""
-    from queue_wire.control.rewrite import unpack_prepends
-
-    return read_parsed(home, "virtualdomains", unpack_prepends) or {}
 
 
 def read_local_servers(home: Home, recipient: bytes) -> "tuple[Relays, bytes] | None":
@@ -147,37 +119,20 @@ def read_local_servers(home: Home, recipient: bytes) -> "tuple[Relays, bytes] | 
     None if queue-local has it. Raises Temporary, naming the file.
     """
     from queue_wire.address import strip_prepend
-    from queue_wire.control.localroutes import find_local_route, unpack_local_routes
+    from queue_wire.control.localroutes import find_local_route
+    from queue_wire.control.registry import LOCALROUTES, VIRTUALDOMAINS
 
-    routes = read_parsed(home, "localroutes", unpack_local_routes)
+    routes = read_value(home, LOCALROUTES)
     if not routes:
         return None
-    named = strip_prepend(recipient, read_prepends(home))
+    named = strip_prepend(recipient, read_value(home, VIRTUALDOMAINS))
     servers = find_local_route(routes, named)
     return None if servers is None else (servers, named)
 
 
-def read_rules(home: Home) -> "Rules":
-    """Return the rules of classification: me, envnoathost, locals, percenthack, virtualdomains (qmail-send(8)).
-
-    Raises Temporary, naming the file.
-    """
-    # Imported here because queue-inject reads control files too, and must not import typing.
-    from queue_wire.control.rewrite import Rules, rule_key
-
-    me = read_me(home)
-    hosts = read_set(home, "locals")
-    return Rules(
-        envnoathost=read_line(home, "envnoathost", me),
-        locals=frozenset(map(rule_key, [me] if hosts is None else hosts)),
-        percenthack=frozenset(map(rule_key, read_set(home, "percenthack") or ())),
-        virtualdomains=read_prepends(home),
-    )
-
-
 def read_limit_lines(home: Home) -> "LimitLines":
     """Return the lines of destinationlimits and destinationrate together. Raises Temporary, naming the file."""
-    from queue_wire.control.destinationlimits import LIMITS, RATES, join_lines, unpack_limits, unpack_rates
+    from queue_wire.control.destinationlimits import join_lines
+    from queue_wire.control.registry import DESTINATIONLIMITS, DESTINATIONRATE
 
-    limits = read_parsed(home, LIMITS, unpack_limits) or []
-    return join_lines(limits, read_parsed(home, RATES, unpack_rates) or [])
+    return join_lines(read_value(home, DESTINATIONLIMITS), read_value(home, DESTINATIONRATE))

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from queue_base.bounded_tls import BoundedContext
-from queue_base.control import read_parsed
+from queue_base.control import read_value
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.secret_files import find_open_mode
 from queue_wire.control.hostmap import find_key
-from queue_wire.control.smtpdcert import unpack_certificate_lines
+from queue_wire.control.registry import SMTPDCERT
 
 FILE_MAX = 1 << 20
 _BEGIN_KEY = b"PRIVATE KEY-----"
@@ -44,7 +44,7 @@ PemReader = Callable[[], list[PemFiles]]
 
 def read_pem_files(home: Home) -> list[PemFiles]:
     """Return the files of each line of control/smtpdcert; none without it. Raises Temporary, naming that."""
-    return read_named_files(home, read_parsed(home, "smtpdcert", unpack_certificate_lines) or {})
+    return read_named_files(home, read_value(home, SMTPDCERT))
 
 
 def read_named_files(home: Home, lines: Mapping[bytes, Sequence[bytes]]) -> list[PemFiles]:

@@ -7,12 +7,13 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from queue_base.control import read_size
+from queue_base.control import read_value
 from queue_base.errors import QueueTrouble, Temporary
 from queue_base.home import Home
 from queue_base.queue.inflow import SLOW_SECONDS
 from queue_base.queue.spreading import QueueFacts
 from queue_base.queue.writer import CHECK_BYTES, QueueDraft, QueueWriter
+from queue_wire.control.registry import DATABYTES
 from queue_wire.ids import pack_queue_id
 from queue_wire.pipes.qmtp import PERMANENT, TEMPORARY
 
@@ -60,7 +61,7 @@ class Acceptance:
     def reread(self) -> None:
         """Read the control files again. If databytes is wrong, the value before stays in force."""
         try:
-            self._databytes = read_size(self._home, "databytes")
+            self._databytes = read_value(self._home, DATABYTES)
             self.fault = ""
         except Temporary as error:
             if self.fault != str(error):

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from functools import partial
 
 from queue_base.accounts import Owner, become_queue_owner, queue_owner
-from queue_base.control import read_control, read_me, read_parsed
+from queue_base.control import read_control, read_me, read_value
 from queue_base.daemon.inherited_sockets import take_inherited
 from queue_base.daemon.lock import take_intakemutex
 from queue_base.daemon.log_limit import LimitedLog
@@ -43,8 +43,8 @@ from queue_intake.listener import NotAllowed, TcpListener, UnixListener
 from queue_intake.sharing import Turns, UsageCounts, limits_for
 from queue_wire import ids
 from queue_wire.admin.settings import in_force, pack_in_force
-from queue_wire.control.intake_hosts import unpack_intake
 from queue_wire.control.places import ListeningPlace
+from queue_wire.control.registry import INTAKE
 from queue_wire.logline import alert, warning
 from queue_wire.pipes.notice import REREAD, Reread, pack_log, pack_reread
 
@@ -186,7 +186,7 @@ class Intake:
         If that fails the old ones stay, and it returns why.
         """
         try:
-            lines = {line.place: line for line in read_parsed(self._home, "intake", unpack_intake) or ()}
+            lines = {line.place: line for line in read_value(self._home, INTAKE)}
             me = read_me(self._home) if lines else b""
         except Temporary as error:
             self._log.alert(f"{error}; what was read before stays in force")

@@ -12,21 +12,15 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from queue_base.control import check_modes, read_control, read_number, unable_to_parse
+from queue_base.control import read_value
+from queue_base.control_files import ControlFiles, ControlValues, kept_by
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
-from queue_wire.admin.settings import in_force, pack_in_force
-from queue_wire.control.lines import NUMBERS, unpack_number
-from queue_wire.control.locallimits import DEFAULT_LIMITS, LIMITED, unpack_local_limits
-from queue_wire.control.registry import describe_changes
-from queue_wire.control.srs_domain import unpack_srs_domain
-from queue_wire.format_error import FormatError
+from queue_wire.admin.settings import pack_in_force
+from queue_wire.control import registry
+from queue_wire.control.locallimits import LIMITED
 
-DEFAULT_DELIVERY = b"./Maildir/\n"
-TIMEOUT, _, TIMEOUT_MAX = NUMBERS["localtimeout"]
-STOP_TIMEOUT = NUMBERS["localstoptimeout"][0]
 JOBS = 100
-NAMES = ("localtimeout", "timeoutlocal", "defaultdelivery", "locallimits", "srs")
 # Seconds. All local mail is affected alike, and one line is enough.
 ALERTS_APART = 60
 # The time of the last alert of all deliveries: forked processes share this page with queue-local.
@@ -74,71 +68,50 @@ class DeliveryFiles:
     """The control files of deliveries, as they were read last."""
 
     def __init__(self, home: Home) -> None:
-        self._home = home
-        self._contents: dict[str, bytes | None] = {}
-        self._last: DeliveryConfig | None = None
-        self._fault = ""  # Why the last reading was refused.
+        self._files = ControlFiles(home, kept_by("queue-local"), make_config)
 
     @property
     def seconds(self) -> int:
         """The seconds that a forward may take: as many as a delivery."""
-        return TIMEOUT if self._last is None else self._last.seconds
+        last = self._files.current
+        return registry.LOCALTIMEOUT.bounds[0] if last is None else last.seconds
 
     def read(self) -> DeliveryConfig:
         """Read the files, and print what has changed. Alerts if they cannot be used; raises Temporary at first."""
         try:
-            contents = {name: read_control(self._home, name) for name in NAMES}
-            if contents == self._contents and self._last is not None:
-                self._fault = ""
-                return self._last
-            if self._last is not None:
-                check_modes(self._home)
-            found = unpack_files(self._home, contents)
+            for change in self._files.read():
+                complain("queue-local", f"config {change}")
         except Temporary as error:
-            self._fault = str(error)
-            if self._last is None:
+            if self._files.current is None:
                 alert(f"{error}; local mail is deferred until it is mended")
                 raise
             alert(f"{error}; the old values stay until it is mended")
-            return self._last
-        if self._last is not None:
-            for change in describe_changes(self._contents, contents):
-                complain("queue-local", f"config {change}")
-        self._contents, self._last, self._fault = contents, found, ""
-        return found
+        assert self._files.current is not None
+        return self._files.current
 
     def reread(self) -> bytes:
         """Read the files; return what is in force, and why they were refused, if they were (queue_wire.admin.settings).
         """
         with contextlib.suppress(Temporary):
             self.read()
-        return pack_in_force(in_force(self._contents, self._fault))
+        return pack_in_force(self._files.in_force())
 
 
-def unpack_files(home: Home, contents: Mapping[str, bytes | None]) -> DeliveryConfig:
-    """Return the values of the files. `timeoutlocal` is the former name of `localtimeout`. Raises Temporary."""
-    seconds, limits, srs = TIMEOUT, dict(DEFAULT_LIMITS), b""
-    for name in ("timeoutlocal", "localtimeout", "locallimits", "srs"):
-        data = contents[name]
-        try:
-            if data is not None and name == "locallimits":
-                limits = unpack_local_limits(data)
-            elif data is not None and name == "srs":
-                srs = unpack_srs_domain(data)
-            elif data is not None:
-                seconds = unpack_number(data, name)
-        except FormatError as error:
-            raise unable_to_parse(home, name, error) from error
-    return DeliveryConfig(seconds, contents["defaultdelivery"] or DEFAULT_DELIVERY, limits, srs)
+def make_config(values: ControlValues) -> DeliveryConfig:
+    """Return the values of the files. `timeoutlocal` is the former name of `localtimeout`."""
+    seconds = values[registry.TIMEOUTLOCAL if values.contents["localtimeout"] is None else registry.LOCALTIMEOUT]
+    default = values[registry.DEFAULTDELIVERY] or registry.DEFAULTDELIVERY.value(None)
+    return DeliveryConfig(seconds, default, values[registry.LOCALLIMITS], values[registry.SRS])
 
 
 def stop_timeout(home: Home) -> int:
     """Return control/localstoptimeout: the seconds that deliveries in flight have after queue-send has exited."""
     try:
-        return read_number(home, "localstoptimeout")
+        return read_value(home, registry.LOCALSTOPTIMEOUT)
     except Temporary as error:
-        complain("queue-local", f"warning: {error}; deliveries in flight have {STOP_TIMEOUT} s to end")
-        return STOP_TIMEOUT
+        seconds = registry.LOCALSTOPTIMEOUT.bounds[0]
+        complain("queue-local", f"warning: {error}; deliveries in flight have {seconds} s to end")
+        return seconds
 
 
 def capacity(home: Home) -> int:
@@ -147,7 +120,7 @@ def capacity(home: Home) -> int:
     Resource limits lower it: each delivery needs one descriptor here, and one process of this user.
     """
     try:
-        wanted = max(JOBS, read_number(home, "concurrencylocal", JOBS))
+        wanted = max(JOBS, read_value(home, registry.CONCURRENCYLOCAL))
     except Temporary as error:
         complain("queue-local", f"warning: {error}; going on with {JOBS} deliveries at once")
         wanted = JOBS

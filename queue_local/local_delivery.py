@@ -20,7 +20,7 @@ from queue_base.daemon.processes import program_path
 from queue_base.errors import Failure, Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_base.users import UsersTrouble, look_up_mailbox
-from queue_local.config import TIMEOUT_MAX, alert, apply_limits
+from queue_local.config import alert, apply_limits
 from queue_local.environment import Site, make_environment
 from queue_local.headers import HeaderLines, delivered_to, from_line, header_has, return_path
 from queue_local.maildir import deliver_maildir
@@ -32,6 +32,7 @@ from queue_local.srs.srs_address import is_ours
 from queue_smtp.header_scan import HOPS_MAX, HeaderScan
 from queue_wire.address import split_address, verp_sender
 from queue_wire.control.locallimits import DEFAULT_LIMITS
+from queue_wire.control.registry import LOCALTIMEOUT
 from queue_wire.dotqmail import FORWARD, MAILDIR, MBOX, PROGRAM, Instruction
 from queue_wire.mailbox import ASSIGNED, Account, Mailbox
 from queue_wire.pipes.job import Job
@@ -242,7 +243,7 @@ def _carry_out(instruction: Instruction, delivery: Delivery, done: _Tally) -> in
 
 def _run(command: bytes, delivery: Delivery, done: _Tally) -> int:
     # The alarm of the delivery comes first.
-    ran = run_program(command, delivery.environment, delivery.message, TIMEOUT_MAX)
+    ran = run_program(command, delivery.environment, delivery.message, LOCALTIMEOUT.bounds[2])
     if ran.output:
         done.said = cut_text(done.said + ran.output)
     if ran.code in (0, _STOP):

@@ -5,26 +5,19 @@ none, what is stored stays: it must neither expire by another time than its own,
 domain that is to fetch it. Other mail is tried as if no domain was an on-demand one.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
-from queue_base.control import read_control, read_me, unable_to_parse
+from queue_base.control import read_me
+from queue_base.control_files import ControlFiles, ControlValues, kept_by
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
-from queue_wire.admin.settings import in_force, pack_in_force
+from queue_wire.admin.settings import pack_in_force
+from queue_wire.control import registry
 from queue_wire.control.destinationlimits import NO_LINES as NO_LIMITS
-from queue_wire.control.destinationlimits import LimitLines, join_lines, unpack_limits, unpack_rates
-from queue_wire.control.lines import NUMBERS, SIZES, unpack_line, unpack_number, unpack_size
-from queue_wire.control.ondemand import DAY, OnDemandLine, OnDemandLines, unpack_ondemand
-from queue_wire.control.registry import describe_changes
-from queue_wire.format_error import FormatError
+from queue_wire.control.destinationlimits import LimitLines, join_lines
+from queue_wire.control.ondemand import DAY, OnDemandLine, OnDemandLines
 
 PROGRAM = "queue-ondemand"
-NAMES = (
-    "me", "ondemand", "etrninterval", "clustersize", "bouncefrom", "bouncehost", "doublebounceto", "doublebouncehost"
-)  # fmt: skip
-# Those of destinations, which runs obey.
-LIMITS = ("destinationconcurrency", "destinationlimits", "destinationrate")
 CHECK_SECONDS = 1.0
 NO_LINES: OnDemandLines = {}
 # What holds for stored mail before the first reading that has succeeded; `probe` is the time to look again.
@@ -44,10 +37,10 @@ class OnDemandConfig(NamedTuple):
     bouncefrom: bytes
     doublebounceto: bytes
     lines: OnDemandLines = NO_LINES
-    interval: int = NUMBERS["etrninterval"][0]
-    cluster_size: int = SIZES["clustersize"][0]
+    interval: int = registry.ETRNINTERVAL.bounds[0]
+    cluster_size: int = registry.CLUSTERSIZE.bounds[0]
     limits: LimitLines = NO_LIMITS
-    concurrency: int = NUMBERS["destinationconcurrency"][0]
+    concurrency: int = registry.DESTINATIONCONCURRENCY.bounds[0]
     known: bool = True
 
     def line(self, domain: bytes) -> OnDemandLine:
@@ -60,13 +53,16 @@ class OnDemandFiles:
 
     def __init__(self, home: Home) -> None:
         """Read the files. Raises Temporary if there is no `me`."""
-        self._home = home
-        self._contents: dict[str, bytes | None] = {}
-        self._fault = ""
+        self._files = ControlFiles(home, kept_by(PROGRAM), make_config)
         self._checked = 0.0
         me = read_me(home)
-        self.current = OnDemandConfig(me, b"MAILER-DAEMON@" + me, b"postmaster@" + me, known=False)
+        self._unread = OnDemandConfig(me, b"MAILER-DAEMON@" + me, b"postmaster@" + me, known=False)
         self._read()
+
+    @property
+    def current(self) -> OnDemandConfig:
+        """The values of the last reading that succeeded."""
+        return self._files.current or self._unread
 
     def look(self, now: float) -> OnDemandConfig:
         """Return the values; the files are looked at if that is CHECK_SECONDS ago. `now` is monotonic."""
@@ -79,59 +75,27 @@ class OnDemandFiles:
         """Read the files; return what is in force, and why they were refused, if they were (queue_wire.admin.settings).
         """
         self._read()
-        return pack_in_force(in_force(self._contents, self._fault))
+        return pack_in_force(self._files.in_force())
 
     def _read(self) -> None:
+        before = self._files.fault
         try:
-            contents = {name: read_control(self._home, name) for name in (*NAMES, *LIMITS)}
-            if contents == self._contents:
-                self._fault = ""
-                return
-            found = _unpack_contents(self._home, read_me(self._home), contents)
-        except Temporary as error:
-            if str(error) != self._fault:
-                self._fault = str(error)
-                complain(PROGRAM, f"alert: {error}; the old values stay until it is mended")
-            return
-        if self._contents:
-            for change in describe_changes(self._contents, contents):
+            for change in self._files.read():
                 complain(PROGRAM, f"config {change}")
-        self._contents, self.current, self._fault = contents, found, ""
+        except Temporary as error:
+            if str(error) != before:
+                complain(PROGRAM, f"alert: {error}; the old values stay until it is mended")
 
 
-def _unpack_contents(home: Home, me: bytes, contents: Mapping[str, bytes | None]) -> OnDemandConfig:
-    lines: OnDemandLines = NO_LINES
-    interval, cluster_size = NUMBERS["etrninterval"][0], SIZES["clustersize"][0]
-    concurrency = NUMBERS["destinationconcurrency"][0]
-    limits, rates = unpack_limits(b""), unpack_rates(b"")
-    words = {"bouncefrom": b"MAILER-DAEMON", "bouncehost": me, "doublebounceto": b"postmaster", "doublebouncehost": me}
-    for name, data in contents.items():
-        if data is None or name == "me":
-            continue
-        try:
-            if name == "ondemand":
-                lines = unpack_ondemand(data)
-            elif name == "etrninterval":
-                interval = unpack_number(data, name)
-            elif name == "clustersize":
-                cluster_size = unpack_size(data, name)
-            elif name == "destinationconcurrency":
-                concurrency = unpack_number(data, name)
-            elif name == "destinationlimits":
-                limits = unpack_limits(data)
-            elif name == "destinationrate":
-                rates = unpack_rates(data)
-            else:
-                words[name] = unpack_line(data)
-        except FormatError as error:
-            raise unable_to_parse(home, name, error) from error
+def make_config(values: ControlValues) -> OnDemandConfig:
+    """Return the values of the files."""
     return OnDemandConfig(
-        me,
-        b"%s@%s" % (words["bouncefrom"], words["bouncehost"]),
-        b"%s@%s" % (words["doublebounceto"], words["doublebouncehost"]),
-        lines,
-        interval,
-        cluster_size,
-        limits=join_lines(limits, rates),
-        concurrency=concurrency,
+        values.me,
+        b"%s@%s" % (values[registry.BOUNCEFROM], values[registry.BOUNCEHOST]),
+        b"%s@%s" % (values[registry.DOUBLEBOUNCETO], values[registry.DOUBLEBOUNCEHOST]),
+        values[registry.ONDEMAND],
+        values[registry.ETRNINTERVAL],
+        values[registry.CLUSTERSIZE],
+        limits=join_lines(values[registry.DESTINATIONLIMITS], values[registry.DESTINATIONRATE]),
+        concurrency=values[registry.DESTINATIONCONCURRENCY],
     )

@@ -35,6 +35,7 @@ from queue_remote.smtp.connection import Connection
 from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.reversed_hosts import ReversedHosts
 from queue_remote.smtp.transaction import Transaction
+from queue_wire.control.registry import LONGLINES, TIMEOUTPROGRAM, TIMEOUTREMOTE
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import PROBE, RELEASE, REREAD, Job, ReversedHost, unpack_job, unpack_reversed
@@ -248,7 +249,7 @@ class RemoteDaemon:
             self._reversed.add(host, None, b"", 0.0)
             return
         key = setup.options.find(b"", host.domains[0])
-        self._reversed.add(host, descriptor, key.options.helohost, setup.config.reply_timeout)
+        self._reversed.add(host, descriptor, key.options.helohost, setup.config.values[TIMEOUTREMOTE])
 
     def _take_passed(self, inode: int) -> int | None:
         """Return the descriptor of a socket that was passed, None if it has not come: there was no room for it."""
@@ -342,7 +343,7 @@ class RemoteDaemon:
                 return None
             if setup.sealing.active and setup.sealing.needed(message.stored):
                 return None
-        return None if setup.config.long_lines != SEND and message.has_long_lines() else message
+        return None if setup.config.values[LONGLINES] != SEND and message.has_long_lines() else message
 
     def _on_over(self, job: Job, key: ConnectionKey, connection: Connection, transaction: Transaction) -> None:
         """Report on a job that a connection has carried. If it was not attempted, a task tries other connections."""
@@ -413,7 +414,7 @@ class RemoteDaemon:
                 return _defer(len(part.recipients), _unreadable(job, error))
             try:
                 arguments = [part.nexthop, job.sender, *part.recipients]
-                seconds = setup.config.program_timeout
+                seconds = setup.config.values[TIMEOUTPROGRAM]
                 return await self._programs.deliver(part.options.program, arguments, message, seconds)
             finally:
                 message.close()

@@ -8,10 +8,11 @@ the last reading stay in force; if there was none, every job is deferred, and ea
 import os
 import time
 
-from queue_base.control import check_modes, read_control, read_parsed, unable_to_parse
+from queue_base.control import read_control
+from queue_base.control_files import ControlFiles, ControlValues, kept_by
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
-from queue_remote.config import FILES, SEND, RemoteConfig, read_config
+from queue_remote.config import SEND, RemoteConfig
 from queue_remote.message.arc_key import ArcKey, read_arc_key
 from queue_remote.message.conversions import Conversions
 from queue_remote.message.dkim_keys import Keyring, read_keyring
@@ -23,13 +24,11 @@ from queue_remote.route.router import Router
 from queue_remote.smtpauth import Logins, read_logins
 from queue_remote.tls.mta_sts import StsCache
 from queue_remote.tls.planner import TlsPlanner
-from queue_wire.admin.settings import in_force, pack_in_force
-from queue_wire.control.lines import lines_without_colon
-from queue_wire.control.ondemand import unpack_ondemand
-from queue_wire.control.registry import NO_COLON, describe_changes
-from queue_wire.format_error import LineError
+from queue_wire.admin.settings import pack_in_force
+from queue_wire.control.registry import LONGLINES
 
 CHECK_SECONDS = 1.0
+OF_SECRETS = ("smtpauth", "dkim", "arc")
 
 _Stamp = tuple[int, int, int, int]
 
@@ -61,7 +60,7 @@ class Setup:
         self.tls_planner = TlsPlanner(config.tlspolicy, self.router, sts)
         self.signing = Signing(keyring)
         self.sealing = Sealing(arc, config.me, self.router)
-        self.scans = Scans(config.long_lines != SEND)
+        self.scans = Scans(config.values[LONGLINES] != SEND)
 
     def alerts(self) -> list[str]:
         """Return what the administrator should correct in these control files."""
@@ -81,76 +80,84 @@ class Setup:
         return found
 
 
+class SetupFiles(ControlFiles[Setup]):
+    """The control files of queue-remote."""
+
+    def __init__(self, home: Home, sts: StsCache, conversions: Conversions) -> None:
+        def make(values: ControlValues) -> Setup:
+            """Make a setup of the files, and of those that have secrets."""
+            config = RemoteConfig(values)
+            arc = read_arc_key(home, config.me)
+            return Setup(config, read_logins(home), read_keyring(home), arc, sts, conversions)
+
+        def take(name: str, error: Temporary) -> None:
+            """Raise an error, unless another reader says it, or at the start a domain without a relay is concerned.
+
+            Relays that were read before must not be lost by an error. Who reads the secrets says what is wrong there,
+            and queue-ondemand what is wrong in `ondemand`.
+            """
+            if name not in OF_SECRETS and (
+                name != "ondemand" or self.current is not None or b"relay" in (read_control(home, name) or b"")
+            ):
+                raise error
+
+        super().__init__(home, kept_by("queue-remote"), make, take)
+
+
 def read_setup(home: Home, sts: StsCache, conversions: Conversions) -> Setup:
     """Read the control files. Raises Temporary, naming the file that cannot be read or parsed.
 
     `sts` and `conversions` are kept when the control files are read again.
     """
-    config = read_config(home)
-    arc = read_arc_key(home, config.me)
-    return Setup(config, read_logins(home), read_keyring(home), arc, sts, conversions)
+    files = SetupFiles(home, sts, conversions)
+    files.read()
+    assert files.current is not None
+    return files.current
 
 
 class CurrentSetup:
     """Keeps the setup up to date for the daemon."""
 
     def __init__(self, home: Home, program: str) -> None:
-        self._home = home
         self._program = program
         self.conversions = Conversions()
-        self._sts = StsCache()
-        self._setup: Setup | None = None
-        self._contents: dict[str, bytes | None] = {}
+        self._files = SetupFiles(home, StsCache(), self.conversions)
+        self._paths = [f"{home.control}/{file.name}" for file in kept_by("queue-remote")]
         self._stamps: list[_Stamp | None] = []
         # The files that control/dkim and control/arc name.
         self._keys: list[str] = []
         self._checked = 0.0
         self._complained = False
-        self._failed = False  # Whether the last reading failed,
-        self._why = ""  # and why.
 
     def get(self) -> Setup:
         """Return the setup for a job. Raises Temporary, naming the file, if the files could never be read so far."""
         now = time.monotonic()
-        if self._setup is None or now - self._checked >= CHECK_SECONDS:
-            self._checked = now
-            stamps = self._stat_files(self._keys)
-            if self._setup is None or self._failed or stamps != self._stamps:
-                # The stamps are taken before the files are read, so that a change during the reading is noticed.
-                self._stamps = stamps
-                try:
-                    self._setup, self._failed = self._read(), False
-                except Temporary as error:
-                    self._why = str(error)
-                    if self._setup is None:
-                        raise
-                    self._failed = True
-                    self._warn_of(error, "the old values stay until it is mended")
-                    return self._setup
-                self._complained, self._why = False, ""
-                keys = [*self._setup.keyring.files, *self._setup.arc.files]
-                if keys != self._keys:
-                    self._keys = keys
-                    self._stamps = stamps[: len(FILES)] + self._stat_files(keys)[len(FILES) :]
-                for alert in self._setup.alerts():
-                    complain(self._program, f"alert: {alert}")
-        return self._setup
-
-    def _read(self) -> Setup:
-        """Read the files, and print what has changed. Raises Temporary."""
-        contents = {name: _contents(self._home, name) for name in FILES}
-        if self._setup is not None:
-            check_modes(self._home)
-            if strays := lines_without_colon(contents["smtproutes"] or b""):
-                # At the first reading it is ignored, with an alert, as in qmail.
-                raise unable_to_parse(self._home, "smtproutes", LineError(strays[0], NO_COLON))
-            # Relays that were read before must not be lost by an error.
-            read_parsed(self._home, "ondemand", unpack_ondemand)
-        setup = read_setup(self._home, self._sts, self.conversions)
-        if self._setup is not None:
-            for change in describe_changes(self._contents, contents):
+        setup = self._files.current
+        if setup is not None and now - self._checked < CHECK_SECONDS:
+            return setup
+        self._checked = now
+        stamps = [*map(_stamp, self._paths), *map(_stamp, self._keys)]
+        if setup is not None and not self._files.fault and stamps == self._stamps:
+            return setup
+        # The stamps are taken before the files are read, so that a change during the reading is noticed.
+        self._stamps = stamps
+        try:
+            for change in self._files.read(again=True):
                 complain(self._program, f"config {change}")
-        self._contents = contents
+        except Temporary as error:
+            if setup is None:
+                raise
+            self._warn_of(error, "the old values stay until it is mended")
+            return setup
+        setup = self._files.current
+        assert setup is not None
+        self._complained = False
+        keys = [*setup.keyring.files, *setup.arc.files]
+        if keys != self._keys:
+            self._keys = keys
+            self._stamps = [*stamps[: len(self._paths)], *map(_stamp, keys)]
+        for alert in setup.alerts():
+            complain(self._program, f"alert: {alert}")
         return setup
 
     def reread(self) -> None:
@@ -164,7 +171,7 @@ class CurrentSetup:
 
     def in_force(self) -> bytes:
         """Return what is in force, and why the last reading was refused, if it was (queue_wire.admin.settings)."""
-        return pack_in_force(in_force(self._contents, self._why))
+        return pack_in_force(self._files.in_force())
 
     def complain(self, error: Temporary) -> None:
         """Log that the control files cannot be read, once until they can."""
@@ -174,17 +181,6 @@ class CurrentSetup:
         if not self._complained:
             self._complained = True
             complain(self._program, f"alert: {error}; {fate}")
-
-    def _stat_files(self, keys: list[str]) -> list[_Stamp | None]:
-        return [_stamp(path) for path in [*(f"{self._home.control}/{name}" for name in FILES), *keys]]
-
-
-def _contents(home: Home, name: str) -> bytes | None:
-    """Return a control file for the comparison with the next reading; None if it cannot be read, as secrets may be."""
-    try:
-        return read_control(home, name)
-    except Temporary:
-        return None
 
 
 def _stamp(path: str) -> _Stamp | None:

@@ -6,9 +6,10 @@ qmail; later all old values stay until the file is mended and HUP comes.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from queue_base.control import check_modes, read_control, read_me, read_rules, unable_to_parse
+from queue_base.control import check_modes
+from queue_base.control_files import ControlValues, find_slips, kept_by, read_contents, read_rules, refuse_slips
 from queue_base.errors import Failure, Temporary
 from queue_base.home import Home
 from queue_base.limits import ALONE, Limits, LimitTable, QueueShare
@@ -16,74 +17,54 @@ from queue_send.log import Log
 from queue_send.scheduler.model import Settings
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain, strip_prepend
-from queue_wire.control.destinationlimits import (
-    LIMITS,
-    NO_LINES,
-    RATES,
-    LimitLines,
-    join_lines,
-    unpack_limits,
-    unpack_rates,
-    warn_of,
-)
-from queue_wire.control.lines import NUMBERS, lines_without_colon, unpack_line, unpack_number
-from queue_wire.control.localroutes import UNREADABLE, find_local_route, unpack_local_routes
-from queue_wire.control.ondemand import OnDemandLines, unpack_ondemand
-from queue_wire.control.priorities import DEFAULT_CLASSES, unpack_priorities
-from queue_wire.control.registry import BY_NAME, NO_COLON, OF_QMAIL, describe_changes, is_copy, nearest_name
-from queue_wire.control.rewrite import unpack_prepends
-from queue_wire.control.schedule import Schedule, unpack_ages, unpack_schedule
-from queue_wire.control.smtproutes import Routes, unpack_routes
-from queue_wire.format_error import FormatError, InLine, LineError
+from queue_wire.control import registry
+from queue_wire.control.destinationlimits import LIMITS, NO_LINES, RATES, LimitLines, join_lines, warn_of
+from queue_wire.control.localroutes import UNREADABLE, find_local_route
+from queue_wire.control.ondemand import OnDemandLines
+from queue_wire.control.registry import BY_NAME, OF_QMAIL, describe_changes, is_copy, nearest_name
+from queue_wire.control.schedule import Schedule, unpack_retry
+from queue_wire.control.smtproutes import Routes
 
-Value = TypeVar("Value")
-
+_CONCURRENCY = {"local": registry.CONCURRENCYLOCAL, "remote": registry.CONCURRENCYREMOTE}
 WARNINGS_MAX = 20  # Lines without effect, and unknown names, that get a warning each.
 # Seconds between rounds of the watchdog, and of the search for expired mail. QUEUE_WATCHDOG_ROUND sets another number.
 ROUND = 60.0
 
 
 class SendConfig(NamedTuple):
-    """The values of the control files (qmail-send(8)); times in seconds, addresses as bytes."""
+    """What is made of the control files (qmail-send(8)), all `values` together; addresses are bytes, times seconds."""
 
+    values: ControlValues
     me: bytes
     bouncefrom: bytes
     doublebounceto: bytes
-    concurrencylocal: int
-    concurrencyremote: int
-    processesremote: int
-    queuelifetime: int
-    bouncelifetime: int
     delaywarning: tuple[int, ...]
+    classifyafter: int
+    concurrencylocal: int
     destinations: Limits
     lines: LimitLines
-    activelimit: int
-    classifyafter: int
     priorities: tuple[str, ...]
-    bulkshare: int
     retry: Schedule
     routes: Routes
     localroutes: Routes
     virtualdomains: Mapping[bytes, bytes]
     ondemand: OnDemandLines
-    # What each file had; None for one that does not exist.
-    contents: Mapping[str, bytes | None]
 
     def settings(self, kind: str, share: QueueShare = ALONE) -> Settings:
         """Return the scheduler's settings for a channel, local or remote; `share` is that of one of several queues."""
         return Settings(
-            concurrency=share.channel_part(self.concurrencylocal if kind == "local" else self.concurrencyremote),
-            active=self.activelimit,
+            concurrency=share.channel_part(self.values[_CONCURRENCY[kind]]),
+            active=self.values[registry.ACTIVELIMIT],
             limits=self.destinations,
             table=LimitTable(self.lines, self.routes, kind == "local", share),
-            bulkshare=self.bulkshare,
+            bulkshare=self.values[registry.BULKSHARE],
             expiry_round=seconds_in_environment("QUEUE_WATCHDOG_ROUND", ROUND),
         )
 
     @property
     def longest(self) -> int:
         """The longest lifetime of any message."""
-        return max(self.queuelifetime, self.bouncelifetime)
+        return max(self.values[registry.QUEUELIFETIME], self.values[registry.BOUNCELIFETIME])
 
     def shown(self, kind: str, address: bytes) -> bytes:
         """Return a recipient of a channel as people know it: without what virtualdomains puts before it."""
@@ -98,88 +79,55 @@ class SendConfig(NamedTuple):
 
     def lifetime(self, sender: bytes) -> int:
         """Return the lifetime of a message of this sender in seconds; that of bounces is bouncelifetime."""
-        return self.bouncelifetime if sender in (b"", DOUBLE_BOUNCE_SENDER) else self.queuelifetime
+        return self.values[registry.BOUNCELIFETIME if sender in (b"", DOUBLE_BOUNCE_SENDER) else registry.QUEUELIFETIME]
 
 
-def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> SendConfig:
+# Those that queue-send keeps. queue-start reads the first one: a change of it is a warning.
+KEPT = (registry.PROCESSESREMOTE, registry.PRIORITIES, *kept_by("queue-send"))
+
+
+def read_controls(home: Home, alert: Callable[[str], None] | None = None) -> SendConfig:
     """Return the values; the defaults are qmail's if it has the file.
 
-    Raises Temporary if a file cannot be read or parsed. If `trouble` is given, it is called with the text instead and
-    the default is used, so that an error in one file does not stop all mail; only without `me` Temporary is raised.
+    Raises Temporary if a file cannot be read or parsed. If `alert` is given, it is called with the text instead and the
+    default is used, so that an error in one file does not stop all mail; only without `me` Temporary is raised.
     """
-    me = read_me(home)
-    contents: dict[str, bytes | None] = {"me": read_control(home, "me")}
+    broken = []
 
-    def parsed(
-        name: str, unpack: Callable[[bytes], Value], default: Value, broken: tuple[Value, str] | None = None
-    ) -> Value:
-        """Return the value; `broken` is what is used if the file cannot be used, and what that is called."""
-        try:
-            contents[name] = data = read_control(home, name)
-            return default if data is None else unpack(data)
-        except FormatError as error:
-            failure = unable_to_parse(home, name, error)
-        except Temporary as error:
-            failure = error
-        if trouble is None:
-            raise failure
-        contents[name] = None
-        instead, then = broken or (default, "the default is used")
-        trouble(f"{failure}; {then} until it is mended and HUP comes")
-        return instead
-
-    def line(name: str, default: bytes) -> bytes:
-        return parsed(name, unpack_line, default)
-
-    def number(name: str) -> int:
-        return parsed(name, lambda data: unpack_number(data, name), NUMBERS[name][0])
-
-    def schedule(data: bytes) -> Schedule:
-        with InLine(1):
-            return unpack_schedule(unpack_line(data), jitter)
-
-    def colons(unpack: Callable[[bytes], Value]) -> Callable[[bytes], Value]:
-        """Return what refuses a line without a colon, unless this is the start: qmail ignores such lines."""
-
-        def checked(data: bytes) -> Value:
-            if trouble is None and (strays := lines_without_colon(data)):
-                raise LineError(strays[0], NO_COLON)
-            return unpack(data)
-
-        return checked
-
-    percent = number("retryjitter")
-    jitter = None if contents["retryjitter"] is None else percent
-    retry = parsed("retryschedule", schedule, unpack_schedule(b"quadratic", jitter))
-    bouncehost, doublebouncehost = line("bouncehost", me), line("doublebouncehost", me)
-    return SendConfig(
-        me=me,
-        bouncefrom=line("bouncefrom", b"MAILER-DAEMON") + b"@" + bouncehost,
-        doublebounceto=line("doublebounceto", b"postmaster") + b"@" + doublebouncehost,
-        concurrencylocal=number("concurrencylocal"),
-        concurrencyremote=number("concurrencyremote"),
-        processesremote=number("processesremote"),
-        queuelifetime=number("queuelifetime"),
-        bouncelifetime=number("bouncelifetime"),
-        delaywarning=parsed("delaywarning", unpack_ages, ()),
-        destinations=Limits(
-            initial=number("destinationinitial"),
-            most=number("destinationconcurrency"),
-            cohorts=number("destinationcohorts"),
-            recipients=number("destinationrecipients"),
-        ),
-        lines=join_lines(parsed(LIMITS, unpack_limits, []), parsed(RATES, unpack_rates, [])),
-        activelimit=number("activelimit"),
-        classifyafter=number("classifyafter"),
-        priorities=parsed("priorities", unpack_priorities, DEFAULT_CLASSES),
-        bulkshare=number("bulkshare"),
-        retry=retry,
-        routes=parsed("smtproutes", colons(unpack_routes), {}),
+    def trouble(name: str, error: Temporary) -> None:
+        if alert is None or name == "me":
+            raise error
+        broken.append(name)
         # queue-local would bounce the mail of those who have no mailbox there.
-        localroutes=parsed("localroutes", unpack_local_routes, {}, (UNREADABLE, "local mail is deferred")),
-        virtualdomains=parsed("virtualdomains", colons(unpack_prepends), {}),
-        ondemand=parsed("ondemand", unpack_ondemand, {}),
-        contents=contents,
+        fate = "local mail is deferred" if name == "localroutes" else "the default is used"
+        alert(f"{error}; {fate} until it is mended and HUP comes")
+
+    values = ControlValues(home, KEPT, read_contents(home, KEPT, trouble), trouble)
+    values.contents.update(dict.fromkeys(broken))
+    if alert is None:
+        refuse_slips(home, values.contents)
+    jitter = None if values.contents["retryjitter"] is None else values[registry.RETRYJITTER]
+    return SendConfig(
+        values=values,
+        me=values.me,
+        bouncefrom=values[registry.BOUNCEFROM] + b"@" + values[registry.BOUNCEHOST],
+        doublebounceto=values[registry.DOUBLEBOUNCETO] + b"@" + values[registry.DOUBLEBOUNCEHOST],
+        delaywarning=values[registry.DELAYWARNING],
+        classifyafter=values[registry.CLASSIFYAFTER],
+        concurrencylocal=values[registry.CONCURRENCYLOCAL],
+        destinations=Limits(
+            initial=values[registry.DESTINATIONINITIAL],
+            most=values[registry.DESTINATIONCONCURRENCY],
+            cohorts=values[registry.DESTINATIONCOHORTS],
+            recipients=values[registry.DESTINATIONRECIPIENTS],
+        ),
+        lines=join_lines(values[registry.DESTINATIONLIMITS], values[registry.DESTINATIONRATE]),
+        priorities=values[registry.PRIORITIES],
+        retry=unpack_retry(values.contents["retryschedule"] or b"", jitter),
+        routes=values[registry.SMTPROUTES],
+        localroutes=UNREADABLE if "localroutes" in broken else values[registry.LOCALROUTES],
+        virtualdomains=values[registry.VIRTUALDOMAINS],
+        ondemand=values[registry.ONDEMAND],
     )
 
 
@@ -208,9 +156,9 @@ def seconds_in_environment(name: str, default: float) -> float:
 
 def find_strange_values(home: Home, controls: SendConfig) -> Iterator[str]:
     """Yield a warning for each value that may be a mistake, and each file that is probably a misspelt one."""
-    for name, kind in (("concurrencylocal", "local"), ("concurrencyremote", "remote")):
-        if controls.contents[name] is not None and getattr(controls, name) == 0:
-            yield f"control/{name} is 0: no {kind} delivery starts until it is more and HUP comes"
+    for kind, file in _CONCURRENCY.items():
+        if not controls.values[file]:
+            yield f"control/{file.name} is 0: no {kind} delivery starts until it is more and HUP comes"
     for name in find_misspelt(os.listdir(home.control)):
         yield f"unable to use control/{name}: there is no such control file; the nearest name is {nearest_name(name)}"
 
@@ -230,9 +178,8 @@ class ConfigFiles:
         self._log = log
         self.share = ALONE
         self.current = read_controls(home, log.alert)
-        for name in ("smtproutes", "virtualdomains"):
-            for number in lines_without_colon(self.current.contents[name] or b"")[:1]:
-                log.alert(f"unable to use {home.control}/{name} line {number}: {NO_COLON}")
+        for name, error in find_slips(self.current.values.contents):
+            log.alert(f"unable to use {home.control}/{name} {error}")
         self._warn()
 
     def settings(self, kind: str) -> Settings:
@@ -251,7 +198,7 @@ class ConfigFiles:
         except Failure as error:
             self._log.alert(f"unable to reread controls: {error}; the old ones stay")
             return str(error)
-        changes = describe_changes(old.contents, self.current.contents)
+        changes = describe_changes(old.values.contents, self.current.values.contents)
         for change in changes or ["unchanged"]:
             self._log.put(logline.config_change(change))
         self._warn()

@@ -31,7 +31,7 @@ from typing import cast
 import uvloop
 
 from queue_base.accounts import SMTPD_ACCOUNT, Owner, become_reader, make_greylist_directory, queue_owner
-from queue_base.control import read_number
+from queue_base.control import read_value
 from queue_base.daemon.init_process import leave_process_one
 from queue_base.daemon.processes import fill_standard_descriptors, keep_descriptors, raise_file_limit, require_files
 from queue_base.daemon.signals import ignore, keep_children
@@ -63,6 +63,7 @@ from queue_smtpd.tls.certificate_keeper import start_keeper
 from queue_wire.control.listeners import IMPLICIT_TLS, Listener, Role, unpack_service
 from queue_wire.control.milters import FilterSetup
 from queue_wire.control.networks import Network
+from queue_wire.control.registry import CHECKPASSWORD, PROCESSESSMTPD, PROXYCLIENTS, SMTPDLIMITS
 from queue_wire.control.strangers.smtpdlimits import ClientLimit
 from queue_wire.format_error import FormatError
 from queue_wire.logline import alert
@@ -176,12 +177,12 @@ def run_connection(
     leave_root(home)
     config = local_config(read_config(home)) if local else read_config(home)
     limits = ClientLimits(
-        config.limits._replace(
+        config.values[SMTPDLIMITS]._replace(
             connections=_NO_LIMIT, messages=_NO_LIMIT, recipients=_NO_LIMIT, errors=_NO_LIMIT, concurrency=_NO_LIMIT
         )
     )
     authenticator = Authenticator(home, log)
-    authenticator.configure(config.checkpassword)
+    authenticator.configure(config.values[CHECKPASSWORD])
     if not local:
         authenticator.refresh()
     setup = session_setup(
@@ -189,7 +190,7 @@ def run_connection(
     )
     checks = StrangerChecks(home, log)
     checks.configure(config)
-    proxies = config.proxyclients if listener.proxy else None
+    proxies = config.values[PROXYCLIENTS] if listener.proxy else None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(home, setup, given, context, connection, authenticator, limits, checks, log, proxies))
 
@@ -250,7 +251,7 @@ async def _serve(
 def serve_listeners(home: Home, log: LogWriter) -> None:
     """Run the daemon until TERM. Raises Failure before it has begun."""
     listeners = read_listeners(home)
-    count = read_number(home, "processessmtpd")
+    count = read_value(home, PROCESSESSMTPD)
     # Until the daemon rereads at HUP, there is nothing to reread.
     ignore(signal.SIGHUP)
     raise_file_limit()
@@ -266,7 +267,7 @@ def serve_listeners(home: Home, log: LogWriter) -> None:
     leave_root(home)
     config = read_config(home)
     # The processes share what they count.
-    limits = ClientLimits(config.limits, count)
+    limits = ClientLimits(config.values[SMTPDLIMITS], count)
     supervisor.ready("accepting connections")
     if count == 1:
         run_daemon(home, sockets[0], ours, config, log, Numbering(1, 1), tls, limits, None)

@@ -205,7 +205,6 @@ class Classifier:
                 self._next_rules = 0.0
 
     def _reread(self, now: float, asked: bool = False) -> None:
-        wrong = ""
         try:
             for line in self._files.read():
                 self._notices.log(line)
@@ -214,10 +213,9 @@ class Classifier:
             nothing = f"nothing is classified; trying again in {RULES_RETRY:.0f} s"
             fate = "the old ones stay" if self._files.rules else nothing
             self._notices.alert(f"unable to reread controls: {error}; {fate}")
-            wrong = str(error)
         if not self._holds.known:
             self._look_at_holds()
-        self._notices.put(pack_reread(Reread(pack_in_force(self._files.in_force(wrong)), asked)))
+        self._notices.put(pack_reread(Reread(pack_in_force(self._files.in_force()), asked)))
 
     def _look_at_holds(self) -> None:
         """Read the standing holds for the first time; alert if that is not possible."""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -14,7 +14,8 @@ from manual_pages.markdown import section
 from manual_pages.mdoc import escape, literal, markdown, paragraph, words
 from queue_admin.main import group as queuectl
 from queue_report.main import group as queue_report
-from queue_wire.control.registry import FILES, HUP, ControlFile
+from queue_wire.control.control_file import HUP, ControlFile
+from queue_wire.control.registry import FILES
 
 TOP = Path(__file__).resolve().parents[2]
 DOCS = TOP / "docs"
@@ -530,7 +531,7 @@ _INJECTORS = (
 )
 
 
-def _control_file(file: ControlFile) -> list[str]:
+def _control_file(file: ControlFile[Any]) -> list[str]:
     """Return what the registry tells of a control file."""
     read = " and ".join(_READ[when] for when in file.read.split(", "))
     # Each sentence from the registry, and none twice.

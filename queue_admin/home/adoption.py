@@ -51,14 +51,14 @@ from queue_admin.home.ownership import OwnerChanger, change_stored, check_direct
 from queue_admin.home.tree import Tree, unable_to
 from queue_admin.progress import Progress
 from queue_base.accounts import Owner
-from queue_base.control import read_parsed
+from queue_base.control import read_value
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE, PRIORITY, open_layout
 from queue_base.queue.marks_file import NAME as DONE_MARKS
 from queue_base.queue.postman import DIRECTORY as POSTMAN
 from queue_base.safe_open import READ_DIRECTORY
-from queue_wire.control.smtproutes import unpack_routes
+from queue_wire.control.registry import SMTPROUTES
 from queue_wire.files.maildrop import is_temporary
 from queue_wire.pipes.qmtp import SOCKET_DIRECTORY
 
@@ -263,7 +263,7 @@ def _check_can_undo(home: Home, tree: Tree, force: bool, undecided: list[str]) -
 def _has_lmtp(home: Home) -> bool:
     """Return whether smtproutes names an LMTP server; what cannot be read as ours is qmail's business."""
     try:
-        routes = read_parsed(home, "smtproutes", unpack_routes) or {}
+        routes = read_value(home, SMTPROUTES)
     except Temporary:
         return False
     relays = [relays for relays in routes.values() if relays is not None]

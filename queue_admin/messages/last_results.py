@@ -13,7 +13,7 @@ from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.messages.detail import CHANNELS, Detail
 from queue_admin.messages.survey import Snapshot, look, open_regular
 from queue_admin.printable import visible
-from queue_base.control import read_limit_lines, read_parsed, read_prepends
+from queue_base.control import read_limit_lines, read_value
 from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_base.queue.layout import Layout
@@ -21,9 +21,8 @@ from queue_base.queue.results_file import read_results
 from queue_wire.address import domain_of, strip_prepend
 from queue_wire.admin.facts import DEAD, PROBED
 from queue_wire.control.destinationlimits import choose_nexthop
-from queue_wire.control.localroutes import find_local_route, unpack_local_routes
-from queue_wire.control.ondemand import unpack_ondemand
-from queue_wire.control.smtproutes import unpack_routes
+from queue_wire.control.localroutes import find_local_route
+from queue_wire.control.registry import LOCALROUTES, ONDEMAND, SMTPROUTES, VIRTUALDOMAINS
 from queue_wire.files.last_result import FILE_MAX, LastResult, short_reason, suspension
 
 TAIL = 65536  # Bytes of a file that are enough for one reason.
@@ -154,9 +153,9 @@ class DeadNexthops:
         return None if servers is None else servers.name
 
     def _read_control(self) -> None:
-        self._routes = read_parsed(self._home, "smtproutes", unpack_routes) or {}
-        self._local_routes = read_parsed(self._home, "localroutes", unpack_local_routes) or {}
-        self._on_demand = read_parsed(self._home, "ondemand", unpack_ondemand) or {}
-        self._prepends = read_prepends(self._home)
+        self._routes = read_value(self._home, SMTPROUTES)
+        self._local_routes = read_value(self._home, LOCALROUTES)
+        self._on_demand = read_value(self._home, ONDEMAND)
+        self._prepends = read_value(self._home, VIRTUALDOMAINS)
         self._lines = read_limit_lines(self._home)
         self._is_read = True

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from queue_admin.messages.stored_mail import StoredDomain, stored_domains
-from queue_base.control import read_parsed
+from queue_base.control import read_value
 from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_base.queue.layout import Layout, open_layout
-from queue_wire.control.ondemand import OnDemandLines, unpack_ondemand
+from queue_wire.control.ondemand import OnDemandLines
+from queue_wire.control.registry import ONDEMAND
 from queue_wire.ids import is_id
 
 PIECE = 500  # Messages of one step.
@@ -85,7 +86,7 @@ class OldestWalk:
     def _count_stored(self, home: Home) -> Iterator[None]:
         """Count what is stored on demand. What cannot be read is left out."""
         try:
-            lines: OnDemandLines = read_parsed(home, "ondemand", unpack_ondemand) or {}
+            lines: OnDemandLines = read_value(home, ONDEMAND)
         except Failure:
             lines = {}  # queue-ondemand says what is wrong.
         try:

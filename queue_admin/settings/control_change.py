@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from typing import Any
 
 from queue_admin.home.maker import Maker
 from queue_admin.home.modes import CONTROL_FILE_MODE
@@ -27,8 +28,7 @@ from queue_base.home import Home
 from queue_base.safe_open import READ_DIRECTORY, open_given, resolve_given
 from queue_base.secret_files import SECRET_MODE, smtpd_group
 from queue_wire.admin.socket import REREAD, TROUBLE, Request
-from queue_wire.control.registry import (
-    BY_NAME,
+from queue_wire.control.control_file import (
     CONNECTION,
     FORWARD,
     HUP,
@@ -41,11 +41,9 @@ from queue_wire.control.registry import (
     ControlFile,
     fingerprint,
 )
+from queue_wire.control.registry import BY_NAME
 from queue_wire.format_error import FormatError
 
-_SECRETS = ("smtpauth", "srssecrets")
-# Secrets that queue-smtpd reads, and nobody else.
-_SMTPD_SECRETS = ("smtpdusers",)
 _LATER = {
     START: "not in force yet; queue-start reads it when it starts the suite again",
     MESSAGE: "each program that injects reads it before its next message",
@@ -98,7 +96,7 @@ def edit_control(home: Home, name: str, edit: Callable[[bytes | None], bytes | N
         # control/ may be another account's: then its links lead nowhere.
         path = resolve_given(named)
     with unable_to("change", path), _locked(os.path.dirname(path)) as directory:
-        data = edit(read_control(home, name))
+        data, secret = edit(read_control(home, name)), BY_NAME[name].secret
         if data is None:
             _remove(home, name)
             return
@@ -107,11 +105,10 @@ def edit_control(home: Home, name: str, edit: Callable[[bytes | None], bytes | N
             owner, mode = Owner(found.st_uid, found.st_gid), stat.S_IMODE(found.st_mode)
             if not stat.S_ISREG(found.st_mode):
                 raise Permanent(f"unable to change {path}: it is not a regular file")
-            if name in _SECRETS or name in _SMTPD_SECRETS:
+            if secret:
                 mode &= SECRET_MODE
         except FileNotFoundError:
             above = os.stat(home.control)
-            secret = name in _SECRETS or name in _SMTPD_SECRETS
             owner = Owner(above.st_uid, _reading_group(home, name, above.st_gid))
             mode = SECRET_MODE if secret else CONTROL_FILE_MODE
         maker = Maker(owner)
@@ -132,13 +129,15 @@ def _remove(home: Home, name: str) -> None:
 
 def _reading_group(home: Home, name: str, usual: int) -> int:
     """Return the group of a new control file: that of the one account that may read a secret."""
-    if name in _SECRETS:
+    file = BY_NAME[name]
+    if not file.secret:
+        return usual
+    if file.readers != ("queue-smtpd",):
         # The accounts of queue-remote and of the forwarder are in the group of queue/mess.
         return os.stat(f"{home.each()[0].queue}/mess").st_gid
     # Without the account another one runs queue-smtpd.
-    if name in _SMTPD_SECRETS and os.geteuid() == 0 and (group := smtpd_group()) is not None:
-        return group
-    return usual
+    group = smtpd_group() if os.geteuid() == 0 else None
+    return usual if group is None else group
 
 
 @contextmanager
@@ -152,7 +151,7 @@ def _locked(directory: str) -> Iterator[int]:
         os.close(handle)
 
 
-def _take(home: Home, file: ControlFile) -> str:
+def _take(home: Home, file: ControlFile[Any]) -> str:
     """Have the daemons take a changed file; return when it is in force. Raises Temporary if they do not."""
     if file.read in _LATER:
         return _LATER[file.read]
@@ -173,7 +172,7 @@ def _take(home: Home, file: ControlFile) -> str:
     return when
 
 
-def _take_in(home: Home, file: ControlFile, troubles: list[str]) -> str:
+def _take_in(home: Home, file: ControlFile[Any], troubles: list[str]) -> str:
     """Have the suite of one queue take it; return when it is in force, or add what keeps it from that to `troubles`."""
     try:
         client = connect(home)
@@ -198,7 +197,7 @@ def _take_in(home: Home, file: ControlFile, troubles: list[str]) -> str:
     return "in force"
 
 
-def _unreported(home: Home, file: ControlFile) -> str:
+def _unreported(home: Home, file: ControlFile[Any]) -> str:
     """Return when a file is in force that no daemon has said to have."""
     if "queue-ondemand" in file.readers:
         return "queue-ondemand does not run; it reads it when it starts"
@@ -208,7 +207,7 @@ def _unreported(home: Home, file: ControlFile) -> str:
     return "queue-intake reads it " + ("on HUP to its service" if HUP in file.read else "within a second")
 
 
-def _take_in_server(home: Home, file: ControlFile, troubles: list[str]) -> str:
+def _take_in_server(home: Home, file: ControlFile[Any], troubles: list[str]) -> str:
     """Have all processes of queue-smtpd take it; return and add as _take_in does."""
     try:
         processes, silent = ask_settings(home, True)

@@ -15,24 +15,37 @@ from typing import NamedTuple
 
 from queue_admin.messages.admin_client import OnDemandClient, runs
 from queue_base.accounts import SMTPD_ACCOUNT, Owner, queue_owner
-from queue_base.control import find_open_modes, read_control, read_limit_lines, read_me, read_parsed, read_rules
+from queue_base.control import find_open_modes, read_control, read_limit_lines, read_me, read_value
+from queue_base.control_files import read_rules
 from queue_base.daemon.processes import command as program
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.class_trees import read_classes
 from queue_base.secret_files import read_srs_secrets
 from queue_base.server_certificates import ServerCertificates, read_named_files
+from queue_wire.control.control_file import ONE_VALUE, check
 from queue_wire.control.destinationlimits import warn_of
 from queue_wire.control.hostmap import host_key
 from queue_wire.control.lines import numbered_lines
-from queue_wire.control.listeners import IMPLICIT_TLS, ON_DEMAND, unpack_listener, unpack_listeners
-from queue_wire.control.localroutes import matches_nothing, unpack_local_routes
-from queue_wire.control.networks import unpack_networks
+from queue_wire.control.listeners import IMPLICIT_TLS, ON_DEMAND, unpack_listener
+from queue_wire.control.localroutes import matches_nothing
 from queue_wire.control.ondemand import on_demand_routes, unpack_on_demand_users, unpack_ondemand
-from queue_wire.control.registry import BY_NAME, FILES, OF_QMAIL, ONE_VALUE, check, is_copy, nearest_name
+from queue_wire.control.registry import (
+    BY_NAME,
+    CHECKPASSWORD,
+    FILES,
+    LOCALROUTES,
+    OF_QMAIL,
+    ONDEMAND,
+    PROXYCLIENTS,
+    SMTPD,
+    SMTPDUSERS,
+    SMTPROUTES,
+    is_copy,
+    nearest_name,
+)
 from queue_wire.control.rewrite import LOCAL, rewrite
 from queue_wire.control.smtpdcert import unpack_certificate_lines
-from queue_wire.control.smtpdusers import unpack_program, unpack_users
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.control.srs_domain import unpack_srs_domain
 from queue_wire.format_error import FormatError, LineError, quoted
@@ -208,8 +221,8 @@ def ask_remote(home: Home, *of: str | bytes) -> list[tuple[str, str]]:
 def _idle_lines(home: Home) -> Iterator[ControlFault]:
     """Yield the lines of destinationlimits and destinationrate that can match nothing; none if a file is unusable."""
     try:
-        routes = read_parsed(home, "smtproutes", unpack_routes) or {}
-        local_routes = read_parsed(home, "localroutes", unpack_local_routes) or {}
+        routes = read_value(home, SMTPROUTES)
+        local_routes = read_value(home, LOCALROUTES)
         found = list(warn_of(read_limit_lines(home), routes, read_rules(home), local_routes))
     except Temporary:
         return
@@ -251,7 +264,7 @@ def _runs_the_server(home: Home) -> bool:
 
 def _unusable_program(home: Home) -> Iterator[ControlFault]:
     """Yield what keeps queue-smtpd from running the program of control/checkpassword."""
-    words = read_parsed(home, "checkpassword", unpack_program)
+    words = read_value(home, CHECKPASSWORD)
     if not words or not _runs_the_server(home):
         return
     path = os.fsdecode(words[0])
@@ -338,7 +351,7 @@ def _idle_customers(home: Home) -> Iterator[ControlFault]:
 
 def _unknown_customers(home: Home) -> Iterator[ControlFault]:
     """Yield the users of control/ondemandusers who have no password; none if a program knows the passwords."""
-    found = read_parsed(home, "smtpdusers", unpack_users)
+    found = read_value(home, SMTPDUSERS)
     if found is None or read_control(home, "checkpassword") is not None:
         return
     data = read_control(home, "ondemandusers") or b""
@@ -394,7 +407,7 @@ def _smtpd_leaves_root(home: Home) -> bool:
 
 def lacks_keeper(home: Home) -> bool:
     """Return whether a queue runs without the queue-ondemand that control/ondemand asks for. Raises Temporary."""
-    if not read_parsed(home, "ondemand", unpack_ondemand) or not runs(home):
+    if not read_value(home, ONDEMAND) or not runs(home):
         return False
     try:
         with OnDemandClient(home):
@@ -432,7 +445,7 @@ def _routed_twice(home: Home) -> Iterator[ControlFault]:
     """Yield the domains that have a relay in control/ondemand, and a line of their own in control/smtproutes."""
     data = read_control(home, "smtproutes") or b""
     routes = unpack_routes(data)
-    for domain in on_demand_routes(read_parsed(home, "ondemand", unpack_ondemand) or {}):
+    for domain in on_demand_routes(read_value(home, ONDEMAND)):
         if domain in routes:
             why = f"{quoted(domain)} has a relay in control/ondemand, so this line is not used; remove one of them"
             yield ControlFault("smtproutes", _line_of(data, domain), why)
@@ -441,8 +454,8 @@ def _routed_twice(home: Home) -> Iterator[ControlFault]:
 def _deaf_listeners(home: Home) -> Iterator[ControlFault]:
     """Yield the listeners for balancers if no host may be one; none if a file is unusable."""
     try:
-        read_parsed(home, "smtpd", unpack_listeners)
-        balancers = read_parsed(home, "proxyclients", unpack_networks)
+        read_value(home, SMTPD)
+        balancers = read_value(home, PROXYCLIENTS)
     except Temporary:
         return
     for number, line in numbered_lines(read_control(home, "smtpd") or b""):

@@ -1,7 +1,7 @@
 """The control files as `queuectl config` shows them: what is in force, the default, and where the value comes from."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from queue_admin.messages.admin_client import QUERY_WAIT, connect
 from queue_admin.metrics.smtpd_client import ask_settings
@@ -12,8 +12,9 @@ from queue_base.errors import Failure, Temporary
 from queue_base.home import Home
 from queue_wire.admin.settings import unpack_in_force
 from queue_wire.admin.socket import NEWS, SETTINGS, Request, Response
+from queue_wire.control.control_file import ControlFile, fingerprint, shown_value
 from queue_wire.control.lines import unpack_line
-from queue_wire.control.registry import BY_NAME, FILES, ControlFile, fingerprint, shown_value
+from queue_wire.control.registry import BY_NAME, FILES
 from queue_wire.format_error import FormatError
 
 # Of one file: the check sum and the value that each daemon which reported it has in force.
@@ -28,7 +29,7 @@ class Setting(NamedTuple):
     is then that of its last contents which a daemon has in force, else what counts without it.
     """
 
-    file: ControlFile
+    file: ControlFile[Any]
     value: str
     source: str
     pending: str | None = None
@@ -130,7 +131,7 @@ def read_settings(
             yield _setting(home, file, running.get(file.name, []), host, faults.get(file.name, ""))
 
 
-def _setting(home: Home, file: ControlFile, running: list[tuple[str, str]], host: str, trouble: str) -> Setting:
+def _setting(home: Home, file: ControlFile[Any], running: list[tuple[str, str]], host: str, trouble: str) -> Setting:
     def shown(value: str) -> str:
         if value != "default":
             return value

@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 
-from queue_base.control import read_parsed
+from queue_base.control import read_value
 from queue_base.durable import sync_path
 from queue_base.errors import Temporary, Usage
 from queue_base.home import Home
@@ -20,16 +20,15 @@ from queue_wire.control.priorities import (
     DEFAULT_CLASSES,
     PriorityRule,
     choose_class,
-    unpack_priorities,
-    unpack_priority_rules,
 )
+from queue_wire.control.registry import PRIORITIES, PRIORITYRULES
 
 CONTROLS_SECONDS = 1.0  # Between looks at the control files.
 
 
 def read_classes(home: Home) -> tuple[str, ...]:
     """Return the classes of control/priorities, the highest first. Raises Temporary."""
-    return read_parsed(home, "priorities", unpack_priorities) or DEFAULT_CLASSES
+    return read_value(home, PRIORITIES)
 
 
 def check_class(home: Home, name: str) -> str:
@@ -67,7 +66,7 @@ class ClassChooser:
             self._read_at = now
             try:
                 self._classes = read_classes(self._home)
-                self._rules = read_parsed(self._home, "priorityrules", unpack_priority_rules) or ()
+                self._rules = read_value(self._home, PRIORITYRULES)
             except Temporary:
                 pass  # What was read before stays. `queuectl config check` says what is wrong.
         priority = choose_class(self._classes, self._rules, uid, sender, asked, may_raise)

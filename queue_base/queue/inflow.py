@@ -12,16 +12,16 @@ sees no mark.
 import os
 import time
 
-from queue_base.control import read_size
+from queue_base.control import read_parsed
 from queue_base.durable import write_all
 from queue_base.errors import CONFIG, REFUSED, WRITE, QueueTrouble, Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE
 from queue_base.queue.trigger import is_read
-from queue_wire.control.lines import SIZES
+from queue_wire.control.lines import FREE_BOUNDS, unpack_size
 
 # Between Exim's 10 MB and what Postfix wants at its default message size limit, 15 MB; and a round number.
-FREE_MIN = SIZES["queueminfree"][0]
+FREE_MIN = FREE_BOUNDS[0]
 # A message takes up to six files; Exim wants 100.
 INODES_MIN = 1000
 # Postfix's in_flow_delay. Each injector waits between half of it and all of it, so that they do not stay in step.
@@ -37,7 +37,8 @@ def read_least(home: Home) -> int:
     A user who may not read control/ gets the default: the file is meant for the queue's own programs.
     """
     try:
-        return read_size(home, "queueminfree")
+        found = read_parsed(home, "queueminfree", lambda data: unpack_size(data, FREE_BOUNDS))
+        return FREE_MIN if found is None else found
     except Temporary as error:
         if isinstance(error.__context__, PermissionError):
             return FREE_MIN

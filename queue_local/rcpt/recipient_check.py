@@ -9,7 +9,7 @@ import os
 import time
 
 from queue_base.accounts import become, queue_owner
-from queue_base.control import read_local_servers, read_parsed
+from queue_base.control import read_local_servers, read_value
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
 from queue_local.local_delivery import find_recipient, take_account
@@ -18,8 +18,8 @@ from queue_local.rcpt.lmtp_question import ask_servers
 from queue_local.srs.sender_rewriting import read_setup, restore
 from queue_local.srs.srs_address import BadSrs, is_ours
 from queue_wire.address import domain_of
-from queue_wire.control.smtproutes import find_route, is_lmtp, unpack_routes
-from queue_wire.control.srs_domain import unpack_srs_domain
+from queue_wire.control.registry import SMTPROUTES, SRS
+from queue_wire.control.smtproutes import find_route, is_lmtp
 from queue_wire.pipes.recipient_question import RecipientQuestion
 
 
@@ -28,7 +28,7 @@ def check_question(home: Home, question: RecipientQuestion) -> None:
     if not question.relayed:
         check_recipient(home, question.address)
         return
-    servers = find_route(read_parsed(home, "smtproutes", unpack_routes) or {}, domain_of(question.address))
+    servers = find_route(read_value(home, SMTPROUTES), domain_of(question.address))
     # Since the question was asked the route may have become another one.
     if servers is not None and is_lmtp(servers):
         ask_servers(home, servers, question.address)
@@ -46,7 +46,7 @@ def check_recipient(home: Home, recipient: bytes) -> None:
     if not local:
         # A delivery discards mail to `@host`.
         return
-    if is_ours(read_parsed(home, "srs", unpack_srs_domain) or b"", recipient):
+    if is_ours(read_value(home, SRS), recipient):
         check_srs(home, recipient)
         return
     everything_is_ours = queue_owner(home).uid == os.geteuid()

@@ -13,14 +13,15 @@ The forwarder does both, as the owner of the queue: the processes of users never
 import time
 from typing import NamedTuple
 
-from queue_base.control import read_parsed, read_rules
+from queue_base.control import read_value
+from queue_base.control_files import read_rules
 from queue_base.home import Home
 from queue_base.secret_files import read_srs_secrets
 from queue_local.result import Forward
 from queue_local.srs.srs_address import is_ours, restore_sender, rewrite_sender
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, is_verp, split_address
+from queue_wire.control.registry import SRS
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite
-from queue_wire.control.srs_domain import unpack_srs_domain
 
 
 class SrsSetup(NamedTuple):
@@ -33,7 +34,7 @@ class SrsSetup(NamedTuple):
 
 def read_setup(home: Home) -> SrsSetup | None:
     """Return the setup as the files are now, None if there is no rewriting. Raises Temporary, naming the file."""
-    domain = read_parsed(home, "srs", unpack_srs_domain)
+    domain = read_value(home, SRS)
     if not domain:
         return None
     return SrsSetup(domain, read_srs_secrets(home), read_rules(home))

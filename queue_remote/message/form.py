@@ -18,6 +18,7 @@ from queue_remote.message.message_scan import Facts
 from queue_remote.report_text import Verdict, long_lines, no_message, not_converted, not_converted_now, not_shortened
 from queue_remote.setup import Setup
 from queue_smtp.client import SmtpClient
+from queue_wire.control.registry import LONGLINES
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.report import PERMANENT, TEMPORARY
 
@@ -62,7 +63,7 @@ class Forms:
             self._size = self._facts.wire_size
         except OSError as error:
             raise Unsendable(TEMPORARY, no_message(reason(error))) from error
-        if self._facts.long_lines and setup.config.long_lines == FAIL:
+        if self._facts.long_lines and setup.config.values[LONGLINES] == FAIL:
             raise Unsendable(PERMANENT, long_lines(LINE_MAX))
         if self._sealed:
             self._size += await setup.sealing.seal(self._message, self._message)
@@ -87,7 +88,7 @@ class Forms:
         facts = self._facts
         takes_8_bit = b"8BITMIME" in client.extensions
         seven_bit = facts.body_eight_bit and not takes_8_bit
-        short_lines = facts.long_lines and self._setup.config.long_lines == ENCODE
+        short_lines = facts.long_lines and self._setup.config.values[LONGLINES] == ENCODE
         if not (seven_bit or short_lines):
             return self._message, self._size
         if self._other is None or self._needs != (seven_bit, short_lines):

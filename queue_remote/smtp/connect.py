@@ -33,6 +33,7 @@ from queue_remote.tls.handshake import limit_buffer
 from queue_remote.tls.plan import TlsPlan
 from queue_smtp.auth import Credentials
 from queue_smtp.client import ClientState, Session, SmtpClient, Tls
+from queue_wire.control.registry import TIMEOUTCONNECT, TIMEOUTREMOTE
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY
 
 
@@ -178,20 +179,20 @@ class Opener:
         """Return the seconds for STARTTLS and the handshake: where mail goes in clear after that, no more than for
         connecting.
         """
-        config = self._key.config
-        return min(config.connect_timeout, config.reply_timeout) if plan.fallback else config.reply_timeout
+        values = self._key.config.values
+        return min(values[TIMEOUTCONNECT], values[TIMEOUTREMOTE]) if plan.fallback else values[TIMEOUTREMOTE]
 
     async def _connect(self, address: str, port: int, client: SmtpClient, tls_timeout: float) -> Connection:
         """Return a connection. Raises OSError (also TimeoutError), and Unroutable if the fault is this host's."""
-        config = self._key.config
+        values = self._key.config.values
         source = self._source(address)
-        new = functools.partial(Connection, client, config.reply_timeout, self._trace, tls_timeout, self.until)
+        new = functools.partial(Connection, client, values[TIMEOUTREMOTE], self._trace, tls_timeout, self.until)
         make = cast("Callable[[], asyncio.Protocol]", new)
         loop = asyncio.get_running_loop()
         self._pool.close_oldest_if_full()
         while True:
             try:
-                async with asyncio.timeout(config.connect_timeout):
+                async with asyncio.timeout(values[TIMEOUTCONNECT]):
                     if address.startswith("/"):
                         transport, protocol = await loop.create_unix_connection(make, address)
                     else:

@@ -17,6 +17,7 @@ from queue_remote.options import ConnectionKey
 from queue_remote.smtp.connection import Connection
 from queue_remote.tls.tls_stalls import TlsStalls
 from queue_smtp.client import ENVELOPE, ClientState
+from queue_wire.control.registry import CONNECTIONIDLE, CONNECTIONMESSAGES
 
 # To wait for the rest of a server's replies, once the verdict is known.
 SETTLE_SECONDS = 5.0
@@ -120,7 +121,7 @@ class Pool:
             return None
         while candidates:
             connection = candidates[-1]
-            if self.share.busy and connection.takes_more(key.config.connection_messages):
+            if self.share.busy and connection.takes_more(key.config.values[CONNECTIONMESSAGES]):
                 self._queued.add(connection)
                 if self._queue_timer is None:
                     self._queue_timer = asyncio.get_running_loop().call_later(BEHIND_SECONDS, self._take_back)
@@ -134,7 +135,7 @@ class Pool:
         """Let more messages join those that a connection carries."""
         if not self.share.busy or connection in self._listed:
             return
-        if connection.takes_more(key.config.connection_messages):
+        if connection.takes_more(key.config.values[CONNECTIONMESSAGES]):
             self._listed[connection] = key
             self._joinable.setdefault(key, []).append(connection)
 
@@ -158,13 +159,13 @@ class Pool:
             self.offer(key, connection)
             return
         client = connection.client
-        kept = client.transactions < key.config.connection_messages and key.config.connection_idle > 0
+        kept = client.transactions < key.config.values[CONNECTIONMESSAGES] and key.config.values[CONNECTIONIDLE] > 0
         if client.state is ClientState.READY and kept:
             self._idle.setdefault(key, []).append(connection)
-            self._expiry[connection] = (key, time.monotonic() + key.config.connection_idle)
+            self._expiry[connection] = (key, time.monotonic() + key.config.values[CONNECTIONIDLE])
             connection.park(self._drop)
             if self._timer is None:
-                self._set_timer(key.config.connection_idle)
+                self._set_timer(key.config.values[CONNECTIONIDLE])
         elif client.state in ENVELOPE:
             connection.park(lambda settled: self.give(key, settled), SETTLE_SECONDS)
         else:

@@ -19,6 +19,7 @@ from queue_send.log import Log
 from queue_send.peers import Notices
 from queue_wire.admin.settings import in_force, pack_in_force, unpack_in_force
 from queue_wire.admin.socket import NEWS, TROUBLE, Note, Response
+from queue_wire.control.registry import PROCESSESREMOTE
 from queue_wire.format_error import FormatError
 
 TODO_WAIT = 10.0
@@ -70,7 +71,7 @@ class Rereads:
         fault = self._config.reread()
         for channel in self._channels:
             channel.apply_config()
-        if (wanted := self._config.current.processesremote) != len(self._remotes):
+        if (wanted := self._config.current.values[PROCESSESREMOTE]) != len(self._remotes):
             self._log.warning(f"control/processesremote is {wanted} now; it is used at the next start")
         if self._keeper is None and self._config.current.ondemand:
             self._log.warning("control/ondemand is used at the next start")
@@ -119,7 +120,7 @@ class Rereads:
 
     def _response(self, over: _WaitingReread) -> Response:
         faults = {"queue-send": over.fault} if over.fault else {}
-        settings = [("queue-send", pack_in_force(in_force(self._config.current.contents)))]
+        settings = [("queue-send", pack_in_force(in_force(self._config.current.values.contents)))]
         asked = [(each.peer, each.rereads >= wanted, each.settings) for each, wanted in over.notices]
         asked += [(each.name, each.answered >= wanted, each.settings) for each, wanted in over.deliverers]
         for name, answered, lines in asked:

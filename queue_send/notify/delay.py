@@ -31,6 +31,7 @@ from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
+from queue_wire.control.registry import QUEUELIFETIME
 from queue_wire.failures import clean_text
 from queue_wire.files.last_result import LastResult, short_reason
 
@@ -227,7 +228,7 @@ class DelayNotifier(Notifier):
             None if each is None else _with_reasons(each[2], texts.pop(each[2], b""), earlier.pop(each[:2], []))
             for each in chain([first], left)
         )
-        recipient, until = bounce_recipient(sender), birth + controls.queuelifetime
+        recipient, until = bounce_recipient(sender), birth + controls.values[QUEUELIFETIME]
         header = self._store.header(message)
         facts = DelayFacts(
             controls.me, controls.bouncefrom, recipient, recipients, header, birth, until, date, unique

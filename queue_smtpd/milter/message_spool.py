@@ -11,13 +11,11 @@ from collections.abc import Iterator
 
 from queue_base.durable import write_all
 from queue_base.errors import reason
-from queue_wire.control.lines import SIZES
+from queue_base.queue.inflow import FREE_MIN
 
 # Bytes of one message in memory, and of all of this process.
 KEPT = 256 << 10
 ALL_KEPT = 32 << 20
-# Bytes that stay free on the disk, as on that of the queue: a message without a limit on its size must not fill it.
-FREE_MIN = SIZES["queueminfree"][0]
 # The largest piece, which has at most twice as many bytes with CRLF line ends.
 PIECE = 32000
 
@@ -25,6 +23,7 @@ PIECE = 32000
 def write_text(file: int, data: bytes) -> None:
     """Write text of a message to a file, unless too little room would be left for others. Raises OSError."""
     disk = os.fstatvfs(file)
+    # As on the disk of the queue: a message without a limit on its size must not fill it.
     if disk.f_bavail * disk.f_frsize < FREE_MIN + len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     write_all(file, data)

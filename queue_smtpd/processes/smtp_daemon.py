@@ -30,7 +30,7 @@ from queue_base.server_certificates import PemReader, ServerCertificates
 from queue_smtp import server_replies as replies
 from queue_smtp.proxy_header import ProxiedConnection
 from queue_smtpd.auth.authenticator import Authenticator
-from queue_smtpd.config import SmtpdConfig, read_config, read_contents, session_setup
+from queue_smtpd.config import SmtpdConfig, read_config, session_setup
 from queue_smtpd.intake_links import LINKS_MAX, IntakeLinks
 from queue_smtpd.milter.session_filter import FilterPlace
 from queue_smtpd.processes.listening import BACKLOG, ListeningSocket, stop_listening
@@ -45,8 +45,10 @@ from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConne
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
+from queue_wire.admin.settings import in_force, pack_in_force
 from queue_wire.admin.smtpd_status import ProcessStatus
 from queue_wire.control.listeners import IMPLICIT_TLS, Listener
+from queue_wire.control.registry import CHECKPASSWORD, CONCURRENCYINCOMING, PROXYCLIENTS, SMTPDLIMITS
 from queue_wire.logline import alert, warning
 
 # Seconds between looks for what is too late.
@@ -126,11 +128,10 @@ class SmtpDaemon:
         self._stop_by = 0.0
         self._stopping = asyncio.Event()
         self._config = config
-        # What the files of the config had, and why they were refused when they were read last.
-        self._contents = read_contents(home)
+        # Why the files of the config were refused when they were read last.
         self._refused = ""
         self._context: ssl.SSLContext | None = None
-        self._authenticator.configure(config.checkpassword)
+        self._authenticator.configure(config.values[CHECKPASSWORD])
         self._authenticator.refresh()
         self._checks.configure(config)
         self._take_config(config)
@@ -171,12 +172,11 @@ class SmtpDaemon:
     def reread(self) -> None:
         """Read the control files again."""
         try:
-            contents = read_contents(self._home)
             config = read_config(self._home)
-            self._authenticator.configure(config.checkpassword)
+            self._authenticator.configure(config.values[CHECKPASSWORD])
             self._checks.configure(config)
             self._take_config(config)
-            self._contents, self._refused = contents, ""
+            self._refused = ""
         except Failure as error:
             self._log.write([alert(f"{error}; the old values stay")])
             self._refused = str(error)
@@ -200,9 +200,6 @@ class SmtpDaemon:
 
     async def _in_force(self, anew: bool) -> bytes:
         """Return what is in force of the control files (queue_wire.admin.settings); `anew`: after reading them."""
-        # See read_contents.
-        from queue_wire.admin.settings import in_force, pack_in_force
-
         if anew:
             if self._rereading is not None:
                 # It may have begun before the change.
@@ -210,7 +207,7 @@ class SmtpDaemon:
             self.reread()
         if self._rereading is not None:
             await asyncio.wait([self._rereading])
-        contents = self._contents
+        contents = self._config.values.contents
         if self._faults:
             # The log says what is wrong with the certificates.
             contents = {name: data for name, data in contents.items() if name != "smtpdcert"}
@@ -219,7 +216,7 @@ class SmtpDaemon:
     def _about(self) -> ProcessStatus:
         """Return what there is to know of this process, but for its sessions and counters."""
         place, count = self._numbering
-        share = max(1, min(self._config.concurrency // count, self._places))
+        share = max(1, min(self._config.values[CONCURRENCYINCOMING] // count, self._places))
         return ProcessStatus(os.getpid(), place, count, self._started, share, 0, {}, {})
 
     def _lost_parent(self, life: int) -> None:
@@ -267,8 +264,8 @@ class SmtpDaemon:
         self._context = self._tls.certificates.context
         tls = self._context is not None
         offer = self._authenticator.offer
-        self._limits.configure(config.limits)
-        self._readers.clients = config.proxyclients
+        self._limits.configure(config.values[SMTPDLIMITS])
+        self._readers.clients = config.values[PROXYCLIENTS]
         self._setups = {
             each.listener: session_setup(config, each.listener, self._limits, tls, offer) for each in self._sockets
         }
@@ -307,7 +304,7 @@ class SmtpDaemon:
 
     def _has_place(self, client: str, reserved: bool, now: float) -> bool:
         """Count a new connection; return whether there is a place for it. `reserved`: also one not for strangers."""
-        total, most = self._limits.hold(client), self._config.concurrency
+        total, most = self._limits.hold(client), self._config.values[CONCURRENCYINCOMING]
         here, places = len(self._connections) + len(self._readers), self._places
         if not reserved:
             most -= most * self._limits.reserve // 100

@@ -25,8 +25,7 @@ from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.sessions.client_facts import ClientFacts
 from queue_wire.address import address_key, domain_key, domain_of, split_address, strip_prepend
-from queue_wire.control.hostmap import find_key, host_key
-from queue_wire.control.lines import unpack_lines
+from queue_wire.control.hostmap import find_key
 from queue_wire.control.localroutes import find_local_route
 from queue_wire.control.networks import Network, is_listed, unpack_ip
 from queue_wire.control.relayrecipients import RelayRecipients, exists_behind, has_lines
@@ -92,11 +91,6 @@ _REPLIES = {
     MailboxFound.NOT_NOW: replies.MAILBOX_LATER,
     MailboxFound.UNDECIDED: replies.RECIPIENT_UNDECIDED,
 }
-
-
-def unpack_hosts_list(data: bytes) -> frozenset[bytes]:
-    """Return the lines of rcpthosts: domains, and `.domain` for all names below one, as find_key looks them up."""
-    return frozenset([host_key(line) for line in unpack_lines(data)])
 
 
 def may_relay(client: ClientFacts, rules: RelayRules) -> bool:

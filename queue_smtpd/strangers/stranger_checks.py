@@ -6,6 +6,7 @@ from queue_smtp.server_replies import ServerReply
 from queue_smtpd.config import SmtpdConfig
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.sessions.session import StrangerWanted
+from queue_wire.control.registry import DNSLISTS, GREYLIST, RESOLVER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,18 +26,19 @@ class StrangerChecks:
     def configure(self, config: SmtpdConfig) -> None:
         """Check by these control files from now on."""
         # Imported here, because dnspython takes a tenth of a second, and memory, and most servers need neither.
-        if self._lists is None and config.dnslists:
+        if self._lists is None and config.values[DNSLISTS]:
             from queue_smtpd.strangers.list_lookups import ListLookups
 
             self._lists = ListLookups(self._log)
         if self._lists is not None:
-            self._lists.configure(config.dnslists, config.resolver)
-        if self._greylist is None and config.greylist is not None:
+            self._lists.configure(config.values[DNSLISTS], config.values[RESOLVER])
+        greylist = config.values[GREYLIST]
+        if self._greylist is None and greylist is not None:
             from queue_smtpd.strangers.greylist_thread import Greylist
 
             self._greylist = Greylist(self._home, self._log)
-        if self._greylist is not None and config.greylist is not None:
-            self._greylist.configure(config.greylist)
+        if self._greylist is not None and greylist is not None:
+            self._greylist.configure(greylist)
 
     async def judge(self, wanted: StrangerWanted) -> ServerReply | None:
         """Return the reply that refuses a recipient, None if the stranger may send to it."""

@@ -7,7 +7,8 @@ why the last reading was refused; what the other lines say stays in force.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from queue_wire.control.registry import BY_NAME, fingerprint, shown_value
+from queue_wire.control.control_file import fingerprint, shown_value
+from queue_wire.control.registry import BY_NAME
 from queue_wire.format_error import FormatError, quoted
 
 ERROR_MAX = 2000  # Bytes of an error.

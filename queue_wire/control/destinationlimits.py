@@ -25,6 +25,7 @@ from typing import NamedTuple
 from queue_wire.address import address_key
 from queue_wire.control.hostmap import find_key, host_key, refuse_impossible
 from queue_wire.control.lines import numbered_lines, unpack_ranged
+from queue_wire.control.registry import DESTINATIONCONCURRENCY, DESTINATIONINITIAL, DESTINATIONRECIPIENTS
 from queue_wire.control.rewrite import LOCAL, REMOTE, Rules, rewrite
 from queue_wire.control.smtproutes import Routes, find_nexthop, unpack_relays
 from queue_wire.format_error import FormatError, InLine, quoted
@@ -34,11 +35,11 @@ RATES = "destinationrate"
 
 Rate = tuple[int, float]  # messages, seconds
 
-# The words of a line, each with the control file that sets it for all destinations, whose range applies.
+# The words of a line, each with the bounds of the control file that sets it for all destinations.
 _NUMBERS = {
-    b"concurrency": "destinationconcurrency",
-    b"initial": "destinationinitial",
-    b"recipients": "destinationrecipients",
+    b"concurrency": DESTINATIONCONCURRENCY.bounds,
+    b"initial": DESTINATIONINITIAL.bounds,
+    b"recipients": DESTINATIONRECIPIENTS.bounds,
 }
 
 

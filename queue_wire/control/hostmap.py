@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import TypeVar
 
 from queue_wire.address import address_key, domain_key
+from queue_wire.control.lines import unpack_lines
 from queue_wire.format_error import FormatError, InLine, quoted
 
 Value = TypeVar("Value")
@@ -32,6 +33,11 @@ def unpack_hosts(entries: Mapping[bytes, tuple[int, bytes]], unpack: Callable[[b
             refuse_impossible(key.strip(b" \t"))
             found[host_key(key)] = unpack(value)
     return found
+
+
+def unpack_host_set(data: bytes) -> frozenset[bytes]:
+    """Return the lines of rcpthosts: domains, and `.domain` for all names below one, as find_key looks them up."""
+    return frozenset([host_key(line) for line in unpack_lines(data)])
 
 
 def refuse_impossible(key: bytes) -> None:

@@ -12,50 +12,8 @@ _UNITS = {b"K": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NUMBER_MAX = 10**18 - 1
-_YEARS = 10 * 365 * 86400
-# (default, least, most) of each control file that is a number. Those of times are in seconds.
-NUMBERS = {
-    # 0: deliveries of the channel are on hold (qmail-send(8)). Each of 16 queue-remotes takes 2,000.
-    "concurrencylocal": (10, 0, 10_000),
-    "concurrencyremote": (250, 0, 32_000),
-    "processesremote": (1, 1, 16),
-    "activelimit": (20_000, 1, 1_000_000),
-    "classifyafter": (1, 0, 86400),
-    # In percent of the places.
-    "bulkshare": (50, 1, 100),
-    # With 0 every deferral would be a bounce.
-    "queuelifetime": (604800, 60, _YEARS),
-    "bouncelifetime": (86400, 60, _YEARS),
-    # In percent; 0 by default for the schedule `quadratic`.
-    "retryjitter": (10, 0, 100),
-    # With addresses of 1,002 bytes, a job with 1,000 recipients has 1 MB.
-    "destinationrecipients": (50, 1, 1000),
-    "destinationinitial": (2, 1, 1_000_000),
-    "destinationconcurrency": (20, 1, 1_000_000),
-    "destinationcohorts": (3, 1, 1_000_000),
-    "timeoutconnect": (60, 1, 3600),
-    "timeoutremote": (1200, 1, 86400),
-    "connectionidle": (5, 0, 3600),
-    "connectionmessages": (100, 1, 1_000_000),
-    "timeoutprogram": (3600, 1, 86400),
-    # maildir(5): a delivery may not take longer, because readers remove files older than 36 hours from tmp/.
-    "localtimeout": (1200, 1, 86400),
-    "timeoutlocal": (1200, 1, 86400),
-    "localstoptimeout": (60, 0, 86400),
-    "concurrencyincoming": (1000, 1, 100_000),
-    "processessmtpd": (1, 1, 16),
-    # 0: every local recipient is taken.
-    "checkrcpt": (1, 0, 1),
-    "etrninterval": (60, 0, 86400),
-}
-# The same of those that are a size in bytes.
-SIZES = {
-    "queueminfree": (16 << 20, 0, 1 << 60),
-    # 0: no limit.
-    "databytes": (0, 0, 1 << 60),
-    # A run takes the records of one cluster at a time: with 1M, 10,000 of them.
-    "clustersize": (256 << 10, 4 << 10, 1 << 20),
-}
+# The default, least and most of control/queueminfree. It is here because injectors read it, and import nothing heavy.
+FREE_BOUNDS = (16 << 20, 0, 1 << 60)
 
 
 def refuse_nul(data: bytes) -> None:
@@ -89,26 +47,26 @@ def unpack_lines(data: bytes) -> list[bytes]:
     return [line for _, line in numbered_lines(data)]
 
 
-def unpack_number(data: bytes, name: str = "") -> int:
-    """Return the number on the first line, of at most 18 digits, in the range of the control file `name`.
+def unpack_number(data: bytes, bounds: "tuple[int, int, int] | None" = None) -> int:
+    """Return the number on the first line, of at most 18 digits. `bounds` are its default, the least and the most.
 
     Raises LineError with the range.
     """
     with InLine(1):
-        return unpack_ranged(unpack_line(data), name)
+        return unpack_ranged(unpack_line(data), bounds)
 
 
-def unpack_ranged(word: bytes, name: str) -> int:
-    """Return a number in the range of the control file `name`. Raises FormatError with the range."""
-    _, least, most = NUMBERS.get(name, (0, 0, NUMBER_MAX))
+def unpack_ranged(word: bytes, bounds: "tuple[int, int, int] | None") -> int:
+    """Return a number within bounds. Raises FormatError with the range."""
+    _, least, most = bounds or (0, 0, NUMBER_MAX)
     if not word.isdigit() or len(word) > 18 or not least <= int(word) <= most:
-        allowed = f" from {least} to {most}" if name in NUMBERS else ""
+        allowed = f" from {least} to {most}" if bounds else ""
         raise FormatError(f"not a number{allowed}: {quoted(word)}")
     return int(word)
 
 
-def unpack_size(data: bytes, name: str = "") -> int:
-    """Return the size on the first line in bytes, in the range of the control file `name`. Raises LineError.
+def unpack_size(data: bytes, bounds: "tuple[int, int, int] | None" = None) -> int:
+    """Return the size on the first line in bytes. `bounds` are its default, the least and the most. Raises LineError.
 
     The suffixes K, M, G and T are powers of 1,024.
     """
@@ -118,9 +76,27 @@ def unpack_size(data: bytes, name: str = "") -> int:
     if not digits.isdigit() or len(digits) > 18:
         raise LineError(1, f"not a size, a number with or without K, M, G or T behind it: {quoted(line)}")
     size = int(digits) * factor
-    if name in SIZES and not SIZES[name][1] <= size <= SIZES[name][2]:
-        raise LineError(1, f"not a size from {SIZES[name][1]} to {SIZES[name][2]}: {quoted(line)}")
+    if bounds and not bounds[1] <= size <= bounds[2]:
+        raise LineError(1, f"not a size from {bounds[1]} to {bounds[2]}: {quoted(line)}")
     return size
+
+
+def shown_size(size: int) -> str:
+    """Return a size as people write it, such as 16M."""
+    for unit in b"TGMK":
+        factor = _UNITS[bytes([unit])]
+        if size and size % factor == 0:
+            return f"{size // factor}{chr(unit)}"
+    return str(size)
+
+
+def unpack_word(data: bytes, words: "tuple[bytes, ...]") -> bytes:
+    """Return the word on the first line, the first of `words` if there is none. Raises LineError."""
+    word = unpack_line(data).strip().lower() or words[0]
+    if word not in words:
+        allowed = b", ".join(words[:-1]) + b" or " + words[-1]
+        raise LineError(1, f"not {allowed.decode('ascii')}: {quoted(word)}")
+    return word
 
 
 def lines_without_colon(data: bytes) -> list[int]:

@@ -11,13 +11,12 @@ seconds are those for a connection, for the answer to a command, and for the who
 import re
 from typing import NamedTuple
 
-from queue_wire.control.lines import line_words, numbered_lines, unpack_line, unpack_lines
+from queue_wire.control.lines import line_words, numbered_lines, unpack_lines
 from queue_wire.control.listeners import Role
-from queue_wire.format_error import FormatError, InLine, LineError, quoted
+from queue_wire.format_error import FormatError, InLine, quoted
 
 MILTERS_MAX = 16
 ACCEPT, COPY, HOLD, REFUSE = b"accept", b"copy", b"hold", b"refuse"
-FATES = (ACCEPT, COPY, HOLD, REFUSE)
 SECONDS_MAX = 540
 _PLACE = re.compile(rb"inet:(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})|(?:unix|local):(/[!-~]+)")
 _ROLES = {role.value: role for role in Role}
@@ -46,7 +45,7 @@ class MilterLine(NamedTuple):
 
 
 class FilterSetup(NamedTuple):
-    """The filters of a listener: its milters, and which of FATES a message has whose header breaks RFC 5322.
+    """The filters of a listener: its milters, and what control/headerfaults says of a header that breaks RFC 5322.
 
     `program` is the path of one that queues the message in the place of queue-intake, empty for none.
     """
@@ -63,14 +62,6 @@ class FilterSetup(NamedTuple):
     def of(self, role: Role) -> "FilterSetup":
         """Return the filters that listeners of a role have."""
         return self._replace(milters=tuple(each for each in self.milters if not each.roles or role in each.roles))
-
-
-def unpack_header_faults(data: bytes) -> bytes:
-    """Return what control/headerfaults says. Raises LineError."""
-    word = unpack_line(data).strip().lower() or ACCEPT
-    if word not in FATES:
-        raise LineError(1, f"not accept, copy, hold or refuse: {quoted(word)}")
-    return word
 
 
 def unpack_arc_authserv(data: bytes) -> bytes:

@@ -46,6 +46,11 @@ def unpack_queues(data: bytes, home: str) -> dict[str, str]:
     return found
 
 
+def check_queues(data: bytes) -> dict[str, str]:
+    """Return the queues of any home. Raises LineError."""
+    return unpack_queues(data, "/home")
+
+
 def _unpack_path(line: bytes, home: str) -> tuple[str, str]:
     try:
         text = line.decode("utf-8").rstrip("/")

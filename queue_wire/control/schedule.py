@@ -11,7 +11,8 @@ delaywarning has ages, such as `4h 24h`, on one line or several.
 
 from typing import NamedTuple
 
-from queue_wire.control.lines import NUMBERS, numbered_lines
+from queue_wire.control.lines import numbered_lines, unpack_line
+from queue_wire.control.registry import RETRYJITTER
 from queue_wire.format_error import FormatError, InLine, quoted
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -42,7 +43,7 @@ def unpack_schedule(line: bytes, jitter: int | None = None) -> Schedule:
     words = line.decode("ascii", "replace").split()
     if words == ["quadratic"] or not words:
         return Schedule("quadratic", (), jitter or 0)
-    rest = NUMBERS["retryjitter"][0] if jitter is None else jitter
+    rest = RETRYJITTER.bounds[0] if jitter is None else jitter
     if words[0] == "exponential":
         if len(words) != 3:
             raise FormatError("exponential needs two times, MIN and MAX")
@@ -57,6 +58,12 @@ def unpack_schedule(line: bytes, jitter: int | None = None) -> Schedule:
             raise
         allowed = "not quadratic, exponential MIN MAX, or times such as 90s, 15m, 2h, 1d"
         raise FormatError(f"{allowed}: {quoted(words[0].encode('utf-8', 'replace'))}") from error
+
+
+def unpack_retry(data: bytes, jitter: int | None = None) -> Schedule:
+    """Return the schedule of control/retryschedule. Raises LineError."""
+    with InLine(1):
+        return unpack_schedule(unpack_line(data), jitter)
 
 
 def unpack_ages(data: bytes) -> tuple[int, ...]:

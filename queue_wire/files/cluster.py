@@ -21,16 +21,16 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from queue_wire.control.lines import SIZES
+from queue_wire.control.registry import CLUSTERSIZE
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
 
 HEADER_SIZE = 39
 # The bytes with which a cluster is closed, unless control/clustersize has another number.
-CLUSTER_SIZE = SIZES["clustersize"][0]
+CLUSTER_SIZE = CLUSTERSIZE.bounds[0]
 # The most that one has: a job has at most 1,000 recipients, each with two addresses of 1,002 bytes.
-CLUSTER_MAX = SIZES["clustersize"][2] + (4 << 20)
+CLUSTER_MAX = CLUSTERSIZE.bounds[2] + (4 << 20)
 DONE = b"D"
 SUFFIX = ".cluster"
 # What a cluster is rewritten to, before it is renamed.

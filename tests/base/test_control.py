@@ -10,6 +10,7 @@ import pytest
 from queue_base import control
 from queue_base.errors import Temporary, Usage
 from queue_base.home import DEFAULT_HOME, Home, find_home, take_home
+from queue_wire.control.registry import LOCALS, QUEUELIFETIME, VIRTUALDOMAINS
 
 # Runs in the home, as nobody where the test runs as root, so that file modes count.
 UNREADABLE = """
@@ -36,9 +37,9 @@ def write(home: Home, name: str, data: bytes) -> None:
 def test_a_control_file_that_is_not_there_is_the_default(home: Home) -> None:
     assert control.read_control(home, "locals") is None
     assert control.read_line(home, "helohost", b"me") == b"me"
-    assert control.read_number(home, "queuelifetime", 604800) == 604800
-    assert control.read_set(home, "locals") is None
-    assert control.read_map(home, "virtualdomains") is None
+    assert control.read_value(home, QUEUELIFETIME) == 604800
+    assert control.read_value(home, LOCALS) is None
+    assert control.read_value(home, VIRTUALDOMAINS) == {}
 
 
 def test_a_control_file_that_is_there_is_read(home: Home) -> None:
@@ -47,9 +48,9 @@ def test_a_control_file_that_is_there_is_read(home: Home) -> None:
     write(home, "virtualdomains", b"Example.net:net\n")
 
     assert control.read_line(home, "me", b"") == control.read_me(home) == b"me.example.org"
-    assert control.read_set(home, "locals") == frozenset([b"example.org"])
-    assert control.read_number(home, "queuelifetime", 1) == 60
-    assert control.read_map(home, "virtualdomains") == {b"example.net": b"net"}
+    assert control.read_value(home, LOCALS) == frozenset([b"example.org"])
+    assert control.read_value(home, QUEUELIFETIME) == 60
+    assert control.read_value(home, VIRTUALDOMAINS) == {b"example.net": b"net"}
 
 
 @pytest.mark.parametrize("data", [b"", b"\nme\n", None])
@@ -67,7 +68,7 @@ def test_a_number_that_cannot_be_parsed_is_temporary_and_names_the_file(home: Ho
 
     why = r"line 1: not a number from 60 to \d+: 'a week'"
     with pytest.raises(Temporary, match=f"unable to parse {home.control}/queuelifetime {why}"):
-        control.read_number(home, "queuelifetime", 1)
+        control.read_value(home, QUEUELIFETIME)
 
 
 def test_a_control_file_that_may_not_be_read_is_temporary_and_not_the_default(home: Home) -> None:
@@ -82,12 +83,12 @@ def test_a_control_file_that_is_a_directory_is_temporary(home: Home) -> None:
     os.mkdir(f"{home.control}/locals")
 
     with pytest.raises(Temporary, match="locals: is a directory"):
-        control.read_set(home, "locals")
+        control.read_value(home, LOCALS)
 
 
 def test_without_the_control_directory_nothing_is_the_default(tmp_path: Path) -> None:
     with pytest.raises(Temporary, match=f"{tmp_path}/control is not there"):
-        control.read_number(Home(str(tmp_path)), "queuelifetime", 1)
+        control.read_value(Home(str(tmp_path)), QUEUELIFETIME)
 
 
 def test_the_home_is_the_option_else_the_environment_else_the_default(

@@ -18,10 +18,10 @@ from queue_smtpd.sessions.relay_rules import (
     judge_recipient,
     judge_sender,
     may_relay,
-    unpack_hosts_list,
 )
 from queue_wire.address import address_key
 from queue_wire.admin.returning import RecipientSelector
+from queue_wire.control.hostmap import unpack_host_set
 from queue_wire.control.localroutes import find_local_route, unpack_local_routes
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.priorities import rule_class, unpack_priority_rules
@@ -40,7 +40,7 @@ CLASSIFY = Rules(
 RULES = RelayRules(
     b"mx.example.org",
     CLASSIFY,
-    unpack_hosts_list(b"example.org\nvirtual.example\npercent.example\n.below.example\nbackup.example\n"),
+    unpack_host_set(b"example.org\nvirtual.example\npercent.example\n.below.example\nbackup.example\n"),
     morercpthosts=frozenset((b"more.example",)),
     badmailfrom=frozenset((b"bad@example.net", b"@spam.example")),
     relayclients=unpack_networks(b"192.0.2.0/25\n2001:db8::/32\n# x\n127.0.0.1\n"),
@@ -196,7 +196,7 @@ IDN = CLASSIFY._replace(locals=frozenset((b"xn--bcher-kva.example",)))
 @pytest.mark.parametrize("domain", ["b\u00fccher.example", "B\u00dcCHER.example", "b\uff55\u0308cher\uff0eexample"])
 @pytest.mark.parametrize("client", [STRANGER, FRIEND])
 def test_a_domain_in_u_labels_is_that_in_a_labels(domain: str, client: ClientFacts) -> None:
-    lists = unpack_hosts_list("b\u00fccher.example\nbackup.example".encode())
+    lists = unpack_host_set("b\u00fccher.example\nbackup.example".encode())
     plain = b"joe@xn--bcher-kva.example"
     for rules in (RULES._replace(rcpthosts=lists, classify=IDN), RULES._replace(rcpthosts=None, classify=IDN)):
         assert judge_recipient(f"joe@{domain}".encode(), client, rules) == MailboxWanted(plain, None, plain)

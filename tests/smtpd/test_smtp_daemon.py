@@ -25,6 +25,7 @@ from queue_smtpd.processes.listening import BACKLOG, ListeningSocket, given_sock
 from queue_smtpd.processes.log_writer import LogWriter
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Listener, Role
+from queue_wire.control.registry import SMTPDLIMITS
 from support.inject.injectors import queued, shared_home
 from support.intake.intake_daemon import IntakeDaemon
 from support.processes.suite import wait_until
@@ -240,7 +241,7 @@ async def _serve_to_term(home: Home, sockets: list[ListeningSocket], log: LogWri
     tls = smtp_daemon.TlsSource(ServerCertificates(), list)
     numbering = smtp_daemon.Numbering(1, 1)
     config = read_config(home)
-    limits = ClientLimits(config.limits)
+    limits = ClientLimits(config.values[SMTPDLIMITS])
     daemon = smtp_daemon.SmtpDaemon(home, sockets, True, config, log, numbering, tls, limits, loop)
     serving = loop.create_task(daemon.run(None))
     intake, _ = await loop.sock_accept(hanging)
@@ -266,7 +267,7 @@ def test_at_term_a_milter_that_thinks_keeps_the_daemon_for_a_minute_and_no_longe
         numbering = smtp_daemon.Numbering(1, 1)
         loop = asyncio.get_running_loop()
         config = read_config(home)
-        limits = ClientLimits(config.limits)
+        limits = ClientLimits(config.values[SMTPDLIMITS])
         daemon = smtp_daemon.SmtpDaemon(home, sockets, True, config, log, numbering, tls, limits, loop)
         serving = loop.create_task(daemon.run(None))
         await loop.run_in_executor(None, milter.wait_for, b"E")
@@ -398,7 +399,7 @@ def test_an_exception_while_files_are_read_anew_is_logged_once_and_they_are_read
         sockets = open_sockets([Listener("127.0.0.1", 0, Role.MX)])
         shared = smtp_daemon.Numbering(1, 1), smtp_daemon.TlsSource(ServerCertificates(), read)
         daemon = smtp_daemon.SmtpDaemon(
-            smtpd_home, sockets, True, config, log, *shared, ClientLimits(config.limits), loop
+            smtpd_home, sockets, True, config, log, *shared, ClientLimits(config.values[SMTPDLIMITS]), loop
         )
         monkeypatch.setattr(daemon._authenticator, "refresh", lambda: fail("users"))
         serving = loop.create_task(daemon.run(None))

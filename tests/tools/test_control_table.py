@@ -1,60 +1,54 @@
 """docs/configure.md's table of the control files, and the readers of the programs, agree with the registry."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from queue_base.control import read_number, read_size
+from queue_base.control import read_value
 from queue_base.errors import Temporary
 from queue_base.home import Home
-from queue_wire.control.lines import NUMBERS, SIZES
-from queue_wire.control.registry import BY_NAME, FILES, NUMBER, SIZE, ControlFile, check, contents, shown_size
+from queue_base.queue.inflow import FREE_MIN
+from queue_wire.control.control_file import NUMBER, ControlFile, check, contents
+from queue_wire.control.registry import BY_NAME, FILES, QUEUEMINFREE
 from queue_wire.format_error import FormatError
-
-PAGE = Path(__file__).resolve().parents[2] / "docs/configure.md"
-HEAD = "| file | default | range | meaning | used by | read | page |\n|---|---|---|---|---|---|---|\n"
-
-
-def row(file: ControlFile) -> str:
-    """Return a file's row of the table, without the numbers of its notes."""
-    readers = ", ".join(file.readers)
-    cells = (f"`{file.name}`", file.default, file.range or "-", file.what, readers, file.read, f"[{file.page}]")
-    return re.sub(r" +", " ", "| " + " | ".join(cells) + " |")
+from support.control_table import PAGE, renew_table
 
 
 def test_the_table_has_a_row_for_each_control_file_as_the_registry_has_it() -> None:
-    table = PAGE.read_text().partition(HEAD)[2].partition("\n\n")[0]
-    assert [re.sub(r" \[\d\]", "", line) for line in table.splitlines()] == [row(file) for file in FILES]
+    text = PAGE.read_text()
+    assert renew_table(text) == text, "run tests/support/control_table.py"
 
 
-@pytest.mark.parametrize("name", sorted(NUMBERS))
-def test_a_number_is_taken_at_both_ends_of_its_range_and_refused_beyond_with_the_range(home: Home, name: str) -> None:
-    default, least, most = NUMBERS[name]
-    assert read_number(home, name) == default
-    path = Path(home.control, name)
+@pytest.mark.parametrize("file", [file for file in FILES if file.shape == NUMBER], ids=lambda file: file.name)
+def test_a_number_is_taken_at_both_ends_of_its_range_and_refused_beyond_with_the_range(
+    home: Home, file: ControlFile[int]
+) -> None:
+    default, least, most = file.bounds
+    assert read_value(home, file) == default
+    path = Path(home.control, file.name)
     for value in (least, default, most):
         path.write_text(f"{value}\n")
-        assert read_number(home, name) == value
+        assert read_value(home, file) == value
     for value in (least - 1, most + 1):
         path.write_text(f"{value}\n")
         with pytest.raises(Temporary, match=rf"{path} line 1: not a number from {least} to {most}: '{value}'"):
-            read_number(home, name)
+            read_value(home, file)
 
 
 def test_a_size_over_its_range_is_refused_with_the_range(home: Home) -> None:
-    assert read_size(home, "queueminfree") == SIZES["queueminfree"][0] == 16 << 20
+    assert read_value(home, QUEUEMINFREE) == FREE_MIN == 16 << 20
     Path(home.control, "queueminfree").write_text("2000000T\n")
     with pytest.raises(Temporary, match=r"queueminfree line 1: not a size from 0 to \d+: '2000000T'"):
-        read_size(home, "queueminfree")
+        read_value(home, QUEUEMINFREE)
 
 
-def test_all_numbers_and_sizes_are_in_the_registry_with_their_defaults() -> None:
-    assert {file.name for file in FILES if file.shape == NUMBER} == set(NUMBERS)
-    assert {file.name for file in FILES if file.shape == SIZE} == set(SIZES)
-    for name, (default, _, _) in {**NUMBERS, **SIZES}.items():
-        file = BY_NAME[name]
-        assert re.search(rf"\b{shown_size(file, default)}\b", file.default)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_the_parser_of_each_file_exists_and_makes_a_value_of_no_file(file: ControlFile[object]) -> None:
+    file.value(None)
+    with suppress(FormatError):
+        file.unpack(b"")
 
 
 @pytest.mark.parametrize(

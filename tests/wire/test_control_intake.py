@@ -4,9 +4,10 @@ import ipaddress
 
 import pytest
 
+from queue_wire.control.control_file import check
 from queue_wire.control.intake_hosts import IntakeListener, unpack_intake
 from queue_wire.control.places import ListeningPlace, unpack_place
-from queue_wire.control.registry import BY_NAME, check
+from queue_wire.control.registry import BY_NAME
 from queue_wire.format_error import FormatError, LineError
 
 V4, V6 = ipaddress.ip_network("192.0.2.0/24"), ipaddress.ip_network("2001:db8::/32")

@@ -14,7 +14,6 @@ from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_base.queue.inflow import read_least
 from queue_local.config import DeliveryFiles
-from queue_remote.config import read_config
 from queue_remote.message.arc_key import ArcKey, read_arc_key
 from queue_remote.message.dkim_keys import read_keyring
 from queue_remote.smtpauth import read_logins
@@ -23,6 +22,7 @@ from queue_wire.control.lines import numbered_lines, unpack_lines
 from support.queues.home import make_home
 from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
+from support.servers.routes import read_config
 
 
 def read_arc(home: Home) -> ArcKey:

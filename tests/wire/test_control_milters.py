@@ -7,13 +7,15 @@ from hypothesis import strategies as st
 from queue_wire.control.listeners import Role
 from queue_wire.control.milters import (
     ACCEPT,
-    FATES,
+    COPY,
+    HOLD,
     MILTERS_MAX,
+    REFUSE,
     FilterSetup,
     MilterLine,
-    unpack_header_faults,
     unpack_milters,
 )
+from queue_wire.control.registry import HEADERFAULTS
 from queue_wire.format_error import FormatError, LineError
 from support.processes.refusals import value_or_refusal
 
@@ -59,7 +61,8 @@ def test_garbage_is_refused_or_read(data: bytes) -> None:
 
 
 def test_the_fate_of_broken_headers_is_one_word() -> None:
-    assert [unpack_header_faults(word + b"\n") for word in FATES] == list(FATES)
-    assert unpack_header_faults(b"") == ACCEPT
+    fates = [ACCEPT, COPY, HOLD, REFUSE]
+    assert [HEADERFAULTS.unpack(word + b"\n") for word in fates] == fates
+    assert HEADERFAULTS.unpack(b"") == ACCEPT
     with pytest.raises(FormatError):
-        unpack_header_faults(b"drop\n")
+        HEADERFAULTS.unpack(b"drop\n")

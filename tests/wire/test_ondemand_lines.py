@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_wire.control.lines import unpack_size
+from queue_wire.control.control_file import check
 from queue_wire.control.ondemand import (
     OnDemandLine,
     is_domain_name,
@@ -10,7 +10,7 @@ from queue_wire.control.ondemand import (
     unpack_on_demand_users,
     unpack_ondemand,
 )
-from queue_wire.control.registry import BY_NAME, check
+from queue_wire.control.registry import BY_NAME, CLUSTERSIZE
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.format_error import LineError
 
@@ -79,14 +79,14 @@ def test_a_relay_is_written_as_in_smtproutes(relay: str) -> None:
 
 @pytest.mark.parametrize(("text", "size"), [(b"4096", 4096), (b"256K\n", 262144), (b"1m", 1 << 20)])
 def test_the_size_of_clusters(text: bytes, size: int) -> None:
-    check(BY_NAME["clustersize"], text)
-    assert unpack_size(text, "clustersize") == size
+    check(CLUSTERSIZE, text)
+    assert CLUSTERSIZE.unpack(text) == size
 
 
 @pytest.mark.parametrize("text", [b"0", b"4095", b"1048577", b"1G", b"-1", b"many", b""])
 def test_a_size_of_clusters_that_cannot_be_used_is_refused(text: bytes) -> None:
     with pytest.raises(LineError, match="line 1: not a size"):
-        check(BY_NAME["clustersize"], text)
+        check(CLUSTERSIZE, text)
 
 
 def test_the_domains_of_users_add_up() -> None:

@@ -13,7 +13,8 @@ from queue_admin.settings.control_faults import find_control_faults
 from queue_admin.settings.control_values import Setting, ask_running, plain, read_settings
 from queue_base.errors import Temporary, Usage, complain
 from queue_base.home import Home
-from queue_wire.control.registry import BY_NAME, START, nearest_name
+from queue_wire.control.control_file import START
+from queue_wire.control.registry import BY_NAME, nearest_name
 
 FAULTS_FOUND = 1
 _HEAD = ("name", "value", "default", "range", "from", "")

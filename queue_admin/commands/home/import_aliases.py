@@ -19,7 +19,7 @@ from queue_admin.home.chosen import home_of
 from queue_admin.home.tree import unable_to
 from queue_admin.printable import visible
 from queue_admin.progress import Progress
-from queue_base.control import read_rules
+from queue_base.control_files import read_rules
 from queue_base.errors import complain
 from queue_base.home import Home
 from queue_base.safe_open import read_given

@@ -9,7 +9,8 @@ from queue_admin.home.chosen import home_of
 from queue_admin.printable import visible
 from queue_admin.users.mailbox_description import MailboxDescription, describe_mailbox
 from queue_admin.users.users_cdb import build_users
-from queue_base.control import read_local_servers, read_rules
+from queue_base.control import read_local_servers
+from queue_base.control_files import read_rules
 from queue_base.errors import PERMANENT, complain
 from queue_base.home import Home
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite

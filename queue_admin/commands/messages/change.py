@@ -29,7 +29,7 @@ from queue_admin.printable import visible
 from queue_admin.progress import Progress
 from queue_admin.question import ASKED_FROM, ask
 from queue_admin.system_accounts import be_owner
-from queue_base.control import read_prepends
+from queue_base.control import read_value
 from queue_base.errors import Temporary, Usage
 from queue_base.home import Home
 from queue_base.queue.hold_marks import clean_reason
@@ -49,6 +49,7 @@ from queue_wire.admin.socket import (
     TROUBLE,
     Request,
 )
+from queue_wire.control.registry import VIRTUALDOMAINS
 from queue_wire.ids import pack_long_id, pack_queue_id, unpack_long_id
 
 T = TypeVar("T")
@@ -173,7 +174,7 @@ class Gathered(NamedTuple):
 
 def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[str, Any]) -> None:
     home = home_of(context)
-    prepends = read_prepends(home)
+    prepends = read_value(home, VIRTUALDOMAINS)
     be_owner(home)
     selectors = make_selectors(options, prepends)
     reason = clean_reason((options.get("reason") or "by the administrator").encode("utf-8", "surrogateescape"))

@@ -24,11 +24,12 @@ from queue_admin.messages.survey import Snapshot, Stray, look, survey
 from queue_admin.printable import span, visible, word
 from queue_admin.progress import Progress, stdout_is_file
 from queue_admin.system_accounts import be_owner
-from queue_base.control import read_prepends
+from queue_base.control import read_value
 from queue_base.errors import NotFound
 from queue_base.home import Home
 from queue_base.queue.layout import Layout, open_layout
 from queue_base.queue.marks_file import LeftMarks
+from queue_wire.control.registry import VIRTUALDOMAINS
 from queue_wire.ids import pack_queue_id
 from queue_wire.logline import moment
 
@@ -76,7 +77,7 @@ def command(context: click.Context, /, ids: tuple[str, ...], **options: Any) -> 
       queuectl list -0 --subject 'cheap pills' | queuectl delete -
     """
     home = home_of(context)
-    prepends = {} if options["recipient"] is None else read_prepends(home)
+    prepends = {} if options["recipient"] is None else read_value(home, VIRTUALDOMAINS)
     be_owner(home)
     if not home.several:
         _list(home, ids, options, prepends)

@@ -12,13 +12,14 @@ from queue_admin.messages.named_message import no_long_id, read_id
 from queue_admin.messages.stored_mail import StoredDomain, StoredMessage, check_read, read_stored, stored_domains
 from queue_admin.printable import size_text, span, visible, word
 from queue_admin.system_accounts import be_owner
-from queue_base.control import read_parsed
+from queue_base.control import read_value
 from queue_base.errors import Failure, NotFound, Temporary, Usage, complain
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.ondemand_socket import BOUNCE, DELETE, EMPTY, RUNNING, RunRequest
 from queue_wire.control.hostmap import host_key
-from queue_wire.control.ondemand import OnDemandLines, is_domain_name, unpack_ondemand
+from queue_wire.control.ondemand import OnDemandLines, is_domain_name
+from queue_wire.control.registry import ONDEMAND
 from queue_wire.ids import pack_queue_id, split_queue_id, unpack_long_id
 
 
@@ -109,7 +110,7 @@ def _list_domains(home: Home, form: str) -> None:
 def _read_lines(home: Home) -> OnDemandLines | None:
     """Return control/ondemand, None if it cannot be used."""
     try:
-        return read_parsed(home, "ondemand", unpack_ondemand) or {}
+        return read_value(home, ONDEMAND)
     except Temporary:
         return None
 

@@ -16,7 +16,8 @@ import click
 from queue_admin.home.chosen import home_of
 from queue_admin.printable import visible
 from queue_admin.users.mailbox_description import describe_mailbox
-from queue_base.control import read_control, read_limit_lines, read_local_servers, read_parsed, read_rules
+from queue_base.control import read_control, read_limit_lines, read_local_servers, read_value
+from queue_base.control_files import read_rules
 from queue_base.daemon.processes import command as program
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
 from queue_base.home import Home
@@ -31,10 +32,10 @@ from queue_wire.control.destinationlimits import (
     find_limits,
 )
 from queue_wire.control.lines import lines_without_colon
-from queue_wire.control.ondemand import OnDemandLine, unpack_ondemand
-from queue_wire.control.registry import NO_COLON
+from queue_wire.control.ondemand import OnDemandLine
+from queue_wire.control.registry import NO_COLON, ONDEMAND, SMTPROUTES
 from queue_wire.control.rewrite import LOCAL, rewrite
-from queue_wire.control.smtproutes import Relays, unpack_routes
+from queue_wire.control.smtproutes import Relays
 from queue_wire.format_error import FormatError
 
 # Seconds for queue-remote: DNS may take 20 for each of many queries.
@@ -109,7 +110,7 @@ def _route(home: Home, channel: bool, target: bytes, steps: list[bytes]) -> Gene
     else:
         name = domain_of(target)
         yield f"remote: the nexthop is {visible(name)}"
-        line = (read_parsed(home, "ondemand", unpack_ondemand) or {}).get(name)
+        line = (read_value(home, ONDEMAND)).get(name)
         if line is not None:
             yield f"ondemand: {visible(name)}:{_describe_on_demand(line)}"
         code = 0 if line is not None and line.turns else (yield from _ask_remote(home, name))
@@ -155,7 +156,7 @@ def _describe_limits(home: Home, channel: bool, target: bytes) -> Iterator[str]:
             servers = read_local_servers(home, target)
             found = _limits_of_local(lines, target) if servers is None else _limits_of_servers(lines, servers[0])
         else:
-            routes = read_parsed(home, "smtproutes", unpack_routes) or {}
+            routes = read_value(home, SMTPROUTES)
             found = _limits_of_remote(lines, choose_nexthop(routes, lines, domain_of(target)))
     except Temporary as error:
         yield f"limits: not known: {error}"

@@ -24,8 +24,8 @@ import numpy as np
 
 from queue_report.logs import packed
 from queue_report.logs.streams import SourceError, choose_logs
+from queue_report.match.block import Lines, split_lines
 from queue_report.match.grammar import is_line
-from queue_report.match.lines import Lines
 from queue_report.match.stamps import IS_STAMPED
 from queue_report.match.text import escape
 from queue_report.runtime.files import Entry, Files
@@ -461,10 +461,7 @@ class Reading:
 
     def _blocks(self, name: str, data: bytes, first: int) -> Iterator[Lines]:
         """Yield whole lines, not too many at once, each of which ends with a newline; one that is too long alone."""
-        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 10).astype(np.int64)
-        starts = np.empty_like(ends)
-        starts[:1] = 0
-        starts[1:] = ends[:-1] + 1
+        _, starts, ends, *_ = split_lines(data, "")
         cuts = {0, len(ends), *range(0, len(ends), _LINES_MAX)}
         long = np.flatnonzero(ends - starts > LINE_MAX).tolist()
         for place in long:

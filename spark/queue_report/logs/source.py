@@ -19,9 +19,8 @@ from pyspark.sql.types import StructType
 from queue_base.errors import Permanent
 from queue_report.logs.reading import Reading
 from queue_report.logs.streams import SourceError, Stream, find_streams
-from queue_report.match.block import Block
+from queue_report.match.block import Block, Lines
 from queue_report.match.grammar import parse_event
-from queue_report.match.lines import Lines
 from queue_report.match.text import escape
 from queue_report.runtime.files import Files, open_files
 

@@ -1,13 +1,37 @@
-"""A block of lines, taken apart as far as numpy can."""
+"""Lines as the matcher is given them, and a block of them, taken apart as far as numpy can."""
 
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queue_report.match.lines import Lines
 from queue_report.match.stamps import BEHIND_NULS, STAMP, decode_stamps
 from queue_report.match.text import escape, is_plain
+
+
+class Lines(NamedTuple):
+    """Lines of one file, in the order of the log.
+
+    data: the bytes. starts, ends: where each line begins, and where it ends without its newline, as places in data.
+    file: path below LOGS. first: the number of the first line in its file, from 1; None where it is not known.
+    torn: each of these lines was cut short, and its rest is lost.
+    """
+
+    data: bytes
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    file: str
+    first: int | None = None
+    torn: bool = False
+
+
+def split_lines(data: bytes, file: str, first: int | None = None) -> Lines:
+    """Return the lines of data. What follows the last newline, where there is anything, is a line too."""
+    newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == 10).astype(np.int64)
+    ends = newlines if not data or data.endswith(b"\n") else np.append(newlines, len(data))
+    starts = np.concatenate((np.zeros(min(1, len(ends)), np.int64), ends[:-1] + 1))
+    return Lines(data, starts, ends, file, first)
 
 
 class Block:

@@ -23,6 +23,7 @@ _FIELD = re.compile(r"\{(\w+)(\$*)(?:=([^}]*))?\}")
 _TEXTS = {"$": "([^ ]*)", "$$": "(.*)"}
 _WORD = re.compile(rb"[a-z][a-z0-9_-]{0,30}:?(?= |\Z)")
 
+HEAD = 5
 # The lines of the queue's own programs, and those of others in the same log, such as queue-smtpd.
 OWN: tuple[LineRow, ...] = (*send_log.LINES, *ondemand_log.LINES)
 OTHERS: tuple[LineRow, ...] = (*send_log.LINES_OF_OTHERS, *smtp_log.LINES)
@@ -75,10 +76,12 @@ _OF_FIRST = {first: _KINDS.pop((first, b""), []) + _OF_ANY for first in _FIRST_W
 _OF_BOTH = {words: kinds + _OF_FIRST[words[0]] for words, kinds in _KINDS.items()}
 
 
-def quick_fits(rule: Rule) -> Fits:
-    """Return what fits the lines of a rule, for those who read very many: with numbers of so few digits that each is
-    in its bounds. What it does not fit may be such a line all the same."""
-    return next(_compile(template, "([0-9]{1,18})") for _, template, one in OWN if one is rule)
+def quick(rule: Rule) -> tuple[bytes, tuple[str, Fits, Rule]]:
+    """Return how lines of a rule of queue-send are read if they are very many: their first HEAD bytes; their kind, what
+    fits them, and the rule, which takes numbers as their digits. These are so few that each number is in its bounds;
+    what does not fit may be such a line all the same."""
+    name, template = next((name, template) for name, template, one in OWN if one is rule)
+    return template[:HEAD].encode(), (name, _compile(template, "([0-9]{1,18})"), rule)
 
 
 def parse_event(text: bytes) -> Event | None:

@@ -7,11 +7,10 @@ A plain loop then takes the other lines in the order of the log, and the statuse
 import numpy as np
 
 from queue_report.match import send_log
-from queue_report.match.block import Block
-from queue_report.match.found import Found, Rule
-from queue_report.match.grammar import Fits, first_word, parse_event, quick_fits
+from queue_report.match.block import Block, Lines
+from queue_report.match.found import Found
+from queue_report.match.grammar import HEAD, first_word, parse_event, quick
 from queue_report.match.levels import Levels
-from queue_report.match.lines import Lines
 from queue_report.match.repeats import Repeats, Seen
 from queue_report.match.rows import TEXT_MAX, Rows, fill
 from queue_report.match.stamps import IS_STAMPED
@@ -36,36 +35,10 @@ def name_bug(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".replace("\n", " ")
 
 
-def _start(state: State, found: Found, at: int, delivery: bytes, number: bytes, address: bytes) -> None:
-    send_log.start(state, found, at, int(delivery), int(number), address)
-
-
-def _done(state: State, found: Found, at: int, delivery: bytes, result: bytes, reason: bytes) -> None:
-    send_log.done(state, found, at, int(delivery), result, reason)
-
-
-def _new(state: State, found: Found, at: int, number: bytes) -> None:
-    send_log.new(state, found, at, int(number))
-
-
-def _info(
-    state: State, found: Found, at: int, number: bytes, size: bytes, sender: bytes, qp: bytes, uid: bytes
-) -> None:
-    send_log.info(state, found, at, int(number), int(size), sender, int(qp), int(uid))
-
-
-def _end(state: State, found: Found, at: int, number: bytes) -> None:
-    send_log.end(state, found, at, int(number))
-
-
-# The kinds that most lines are, by the first bytes of an event: what fits, and what takes the fields as they stand.
-_QUICK: dict[bytes, tuple[str, Fits, Rule]] = {
-    b"start": ("start", quick_fits(send_log.start), _start),
-    b"deliv": ("done", quick_fits(send_log.done), _done),
-    b"new m": ("new", quick_fits(send_log.new), _new),
-    b"info ": ("info", quick_fits(send_log.info), _info),
-    b"end m": ("end", quick_fits(send_log.end), _end),
-}
+# The lines that are most, by the first bytes of an event.
+_QUICK = dict(
+    quick(rule) for rule in (send_log.start, send_log.done, send_log.new, send_log.info, send_log.end)
+)  # fmt: skip
 
 
 class Matcher:
@@ -137,15 +110,15 @@ class Matcher:
         idle_places = set(idle.tolist())
         ends: list[tuple[int, int]] = []  # Where a run has ended, and when.
         strangers: set[int] = set()  # Lines that are not the queue's own.
-        tally = dict.fromkeys(("start", "done", "new", "info", "end"), 0)
+        tally = {name: 0 for name, _, _ in _QUICK.values()}
         quick_of = _QUICK.get
         number = 0
         try:
             for number in np.flatnonzero(~is_status).tolist():
                 text = texts[number]
-                quick = quick_of(text[:5])
-                if quick is not None:
-                    name, fits, apply = quick
+                known = quick_of(text[:HEAD])
+                if known is not None:
+                    name, fits, apply = known
                     match = fits(text)
                     if match is not None:
                         tally[name] += 1

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+import pyarrow.compute as pc
 
 from queue_report.schema.arrow import ARROW
 from queue_report.schema.columns import OF_MESSAGE
@@ -98,21 +98,12 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 def _dated(made: Mapping[str, pa.Array]) -> pa.Array:
     """Return the nanoseconds that a row is dated by."""
     if "done_ns" in made:
-        done = made["done_ns"]
-        return done if not done.null_count or "start_ns" not in made else done.fill_null(0).to_numpy() + _starts(made)
+        return pc.coalesce(made["done_ns"], made["start_ns"]) if "start_ns" in made else made["done_ns"]
     return made["at_ns"] if "at_ns" in made else made["time_ns"]
 
 
-def _starts(made: Mapping[str, pa.Array]) -> NDArray[np.int64]:
-    """Return the start of each row that has no end, 0 for others."""
-    starts: NDArray[np.int64] = made["start_ns"].fill_null(0).to_numpy()
-    return np.where(made["done_ns"].is_null().to_numpy(zero_copy_only=False), starts, 0)
-
-
-def _scale(nanoseconds: pa.Array | NDArray[np.int64], unit: int, kind: pa.DataType) -> pa.Array:
+def _scale(nanoseconds: pa.Array, unit: int, kind: pa.DataType) -> pa.Array:
     """Return whole units of nanoseconds, rounded down; null where they are."""
-    if isinstance(nanoseconds, np.ndarray):
-        return pa.array(nanoseconds // unit, kind)
     mask = nanoseconds.is_null().to_numpy(zero_copy_only=False) if nanoseconds.null_count else None
     values = nanoseconds.fill_null(0).to_numpy() if mask is not None else nanoseconds.to_numpy()
     return pa.array(values // unit, kind, mask=mask)

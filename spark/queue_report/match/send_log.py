@@ -9,6 +9,8 @@ exits, those in flight are lost; so is one whose number is started again. A stat
 says that there are none, is the first of a run after a crash. (levels.py has the statuses: they are very many.)
 """
 
+from typing import TypeAlias
+
 from queue_report.match.found import Found, LineRow
 from queue_report.match.state import NO_FACTS, Facts, Message, State
 
@@ -17,8 +19,12 @@ LOST_DAEMON = b"oh no! lost "
 # The reason of a hold as earlier versions logged a deletion.
 DELETED_BEFORE = b"deleted by the administrator; it ends when nothing of it is in flight"
 
+# Of the lines that are most, a number may come as its digits, which costs less (grammar.quick).
+Number: TypeAlias = int | bytes
 
-def new(state: State, found: Found, at: int, number: int) -> None:
+
+def new(state: State, found: Found, at: int, number: Number) -> None:
+    number = int(number)
     message = state.messages.get(number)
     if message is None:
         _begin(state, number, at, (None, None, None, None, at, None))
@@ -37,7 +43,10 @@ def _begin(state: State, number: int, at: int, facts: Facts) -> Message:
     return message
 
 
-def info(state: State, found: Found, at: int, number: int, size: int, sender: bytes, qp: int, uid: int) -> None:
+def info(
+    state: State, found: Found, at: int, number: Number, size: Number, sender: bytes, qp: Number, uid: Number
+) -> None:
+    number, size, qp, uid = int(number), int(size), int(qp), int(uid)
     message = state.messages.get(number)
     begin = at
     if message is not None:
@@ -60,7 +69,8 @@ def info(state: State, found: Found, at: int, number: int, size: int, sender: by
         message.bounce_of = None if bounced is None else bounced[0]
 
 
-def start(state: State, found: Found, at: int, delivery: int, number: int, address: bytes) -> None:
+def start(state: State, found: Found, at: int, delivery: Number, number: Number, address: bytes) -> None:
+    delivery, number = int(delivery), int(number)
     if delivery in state.deliveries:
         _drop(state, found, delivery)
     message = state.messages.get(number)
@@ -71,7 +81,8 @@ def start(state: State, found: Found, at: int, delivery: int, number: int, addre
     state.deliveries[delivery] = (message, delivery, address, at, message.facts)
 
 
-def done(state: State, found: Found, at: int, delivery: int, result: bytes, reason: bytes | None) -> None:
+def done(state: State, found: Found, at: int, delivery: Number, result: bytes, reason: bytes | None) -> None:
+    delivery = int(delivery)
     flight = state.deliveries.pop(delivery, None)
     if flight is None:
         return
@@ -133,8 +144,8 @@ def release(state: State, found: Found, at: int, number: int) -> None:
         message.fate = None
 
 
-def end(state: State, found: Found, at: int, number: int) -> None:
-    message = state.messages.get(number)
+def end(state: State, found: Found, at: int, number: Number) -> None:
+    message = state.messages.get(int(number))
     if message is None:
         return
     # Where a failure was not read, a bounce still tells of it.

@@ -8,7 +8,6 @@ import re
 
 # What would be read as an escaped byte.
 _LIKE_ESCAPED = re.compile(rb"%(?=[0-9A-F]{2})")
-_ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 
 
 def is_plain(data: bytes) -> bool:
@@ -26,8 +25,3 @@ def escape(data: bytes) -> bytes:
         text = data.decode("utf-8", "surrogateescape")
         return "".join(f"%{ord(c) - 0xDC00:02X}" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text).encode()
     return data
-
-
-def unescape(text: str) -> bytes:
-    """Return the bytes that `escape` made a text of."""
-    return _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), text.encode())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,8 @@ from queue_send.config import read_controls
 from queue_smtpd.config import read_config
 from queue_todo.config import RuleFiles
 from queue_wire.admin.settings import unpack_in_force
-from queue_wire.control.registry import CONNECTION, DELIVERY, FILES, HUP, NUMBER, SECOND, SIZE, ControlFile
+from queue_wire.control.control_file import CONNECTION, DELIVERY, HUP, NUMBER, SECOND, SIZE, ControlFile
+from queue_wire.control.registry import FILES
 from support.processes.forked import run_program
 from support.processes.suite import Suite, wait_until
 from support.queues.home import make_home, make_several
@@ -111,7 +113,7 @@ def config(home: Home, *words: str, code: int = 0) -> str:
     return (done.stdout or done.stderr).decode()
 
 
-def value_of(file: ControlFile, certificate: str) -> str:
+def value_of(file: ControlFile[Any], certificate: str) -> str:
     """Return a value of a file that can be used."""
     if file.shape in (NUMBER, SIZE):
         return file.range.split()[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from queue_base import users
-from queue_base.control import read_rules
+from queue_base.control_files import read_rules
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_local.local_delivery import NOT_AS_ROOT, find_recipient

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from queue_base.home import Home
-from queue_local import config
+from queue_wire.control.registry import LOCALSTOPTIMEOUT
 from queue_wire.pipes.report import Report
 from support.inject.injectors import queued
 from support.local.local_daemon import LocalDaemon
@@ -33,7 +33,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize("command", ENDLESS.values(), ids=ENDLESS)
 def test_term_ends_a_delivery_that_does_not_end_and_defers_it(site: Site, command: str) -> None:
-    assert config.STOP_TIMEOUT == 60
+    assert LOCALSTOPTIMEOUT.value(None) == 60
     site.control("localstoptimeout", "1\n")
     site.mail.qmail(".qmail-endless", f"|{command}\n".encode())
     with Suite(site.home) as suite:

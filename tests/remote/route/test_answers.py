@@ -15,13 +15,12 @@ import uvloop
 
 from queue_base import dns_lookups
 from queue_base.home import Home
-from queue_remote.config import read_config
 from queue_remote.route.unroutable import Unroutable
 from queue_wire.control.smtproutes import Relay
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.processes.remote_daemon import RemoteHome
 from support.servers.dns.dns_server import DnsServer
-from support.servers.routes import find, router_of
+from support.servers.routes import find, read_config, router_of
 
 RECORDS = {
     ("two.example", "MX"): ["20 far.example.", "10 near.example."],

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.control_files import ControlValues, kept_by
+from queue_base.home import Home
 from queue_remote.config import RemoteConfig
 from queue_remote.options import OptionChoices
 from queue_remote.smtp import pool as pool_module
@@ -19,7 +21,9 @@ from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.smtp.smtp_script import ready
 from support.servers.smtp.smtp_server import SmtpServer
 
-KEY = OptionChoices(RemoteConfig(b"client.example"), Logins({})).find(b"f@a.example", b"b.example")
+FILES = kept_by("queue-remote")
+NO_FILES = ControlValues(Home("/"), FILES, {**dict.fromkeys([file.name for file in FILES]), "me": b"client.example"})
+KEY = OptionChoices(RemoteConfig(NO_FILES), Logins({})).find(b"f@a.example", b"b.example")
 ENVELOPE = b"250 ok\r\n250 ok\r\n354 go\r\n"
 
 

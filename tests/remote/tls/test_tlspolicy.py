@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_remote.config import read_config
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.dns.authority import Certificate
 from support.servers.dns.dns_server import DnsServer
+from support.servers.routes import read_config
 from support.servers.smtp.raw_server import Peer, RawServer
 from support.servers.smtp.smtp_server import SmtpServer
 from support.servers.tls_peers import (

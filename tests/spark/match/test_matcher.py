@@ -1,14 +1,15 @@
 """What the matcher makes of single lines and of the places between them: gaps, bytes, NULs, line numbers, counts."""
 
+import re
 import tracemalloc
 
 import numpy as np
 import pytest
 
 from queue_report.match import Matcher, State
+from queue_report.match.block import Lines, split_lines
 from queue_report.match.hashes import hash_addresses, murmur3
-from queue_report.match.lines import Lines, split_lines
-from queue_report.match.text import escape, unescape
+from queue_report.match.text import escape
 from queue_report.schema.columns import PARTITIONED
 from support.spark.logs.log_files import stamp
 from support.spark.matched import HOST, QUEUE, Stream, carry_state, match_cut
@@ -21,6 +22,11 @@ HOUR = 3600 * SECOND
 def line(at: int, text: str | bytes) -> bytes:
     """Return a line without its newline; at: seconds after BEGIN."""
     return f"{stamp(BEGIN + at * SECOND)} ".encode() + (text if isinstance(text, bytes) else text.encode())
+
+
+def unescape(text: str) -> bytes:
+    """Return the bytes that `escape` made a text of."""
+    return re.sub(rb"%([0-9A-F]{2})", lambda found: bytes.fromhex(found[1].decode()), text.encode())
 
 
 def new_matcher(state: State | None = None) -> Matcher:

@@ -5,9 +5,17 @@ import asyncio
 import uvloop
 
 from queue_base.home import Home
-from queue_remote.config import read_config
+from queue_remote.config import RemoteConfig
+from queue_remote.message.conversions import Conversions
 from queue_remote.route.router import Route, Router
+from queue_remote.setup import read_setup
+from queue_remote.tls.mta_sts import StsCache
 from support.processes.remote_daemon import RemoteHome
+
+
+def read_config(home: Home) -> RemoteConfig:
+    """Return what queue-remote makes of its control files. Raises Temporary."""
+    return read_setup(home, StsCache(), Conversions()).config
 
 
 def router_of(home: RemoteHome) -> Router:

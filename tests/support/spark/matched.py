@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from queue_report.match import Matcher, State
-from queue_report.match.lines import Lines
+from queue_report.match.block import Lines
 from queue_report.match.rows import Rows
 from queue_report.schema.arrow import ARROW
 from queue_report.schema.columns import PARTITIONED

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from queue_report.logs.reading import Reading
-from queue_report.match.lines import Lines
+from queue_report.match.block import Lines
 from queue_report.runtime.files import LocalFiles
 
 
