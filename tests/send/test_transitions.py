@@ -12,6 +12,7 @@ from queue_send.messages.transitions import TRANSITIONS, MessageAction, MessageE
 from support.queues.queued import classified_message
 from support.send.control import long_id, order
 from support.send.life_page import BEGIN, PAGE, made
+from support.send.loop import Loop
 from support.send.scripted_send import ScriptedSend
 
 
