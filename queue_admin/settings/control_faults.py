@@ -51,9 +51,7 @@ from queue_wire.control.srs_domain import unpack_srs_domain
 from queue_wire.format_error import FormatError, LineError, quoted
 
 # The files whose contents only queue-remote can check.
-OF_REMOTE = frozenset(
-    ("me", "helohost", "outgoingip", "resolver", "tlspolicy", "smtpauth", "dkim", "arc", "remoteprogram")
-)
+OF_REMOTE = frozenset(("smtpauth", "dkim", "arc"))
 _MAKE_SECRET = "`openssl rand -hex 32 | queuectl config set srssecrets -` makes a secret"
 PATIENCE = 60.0  # Seconds for queue-remote.
 # Files that name others, the first four keys and certificates, the names of which end so.
