@@ -154,10 +154,10 @@ def _fault(name: str, error: FormatError) -> ControlFault:
 
 def _unreadable(name: str, error: Temporary) -> ControlFault:
     """Return the fault for what a reader has said; the file is named once."""
-    if isinstance(error.__cause__, FormatError):
-        return _fault(name, error.__cause__)
-    if isinstance(error.__cause__, OSError):
-        return ControlFault(name, None, f"unable to read it: {reason(error.__cause__)}")
+    if isinstance(error.__context__, FormatError):
+        return _fault(name, error.__context__)
+    if isinstance(error.__context__, OSError):
+        return ControlFault(name, None, f"unable to read it: {reason(error.__context__)}")
     return ControlFault(name, None, str(error))
 
 
