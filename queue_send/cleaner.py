@@ -9,7 +9,6 @@ from queue_send.log import Log
 from queue_send.loop import Shutdown
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire.pipes.cleaning import ANSWERS, REMOVED, TODO, Removal, pack_clean
-from queue_wire.pipes.notice import Notice
 
 # Messages that wait for their removal; with more, no delivery is started, so that a slow disk does not fill up.
 WAITING_MAX = 50_000
@@ -19,8 +18,7 @@ ANSWERS_A_TURN = 200  # Answers, and repeated requests: an answer may free the n
 class Cleaner:
     """The pipes to queue-clean: `ids` for message numbers, `answers` for one byte each, in the same order.
 
-    Until the answer has come, the number is in use. A notice about a new message of the same number, which may come
-    before the answer, is kept until then: `take_notices` returns it.
+    Until the answer has come, the number is in use.
     """
 
     def __init__(self, ids: int, answers: int, log: Log, shutdown: Shutdown) -> None:
@@ -33,29 +31,7 @@ class Cleaner:
         # Requests for messages that were not classified, with the time, until the log is written up to a position.
         self._unlogged: deque[tuple[int, Removal, float]] = deque()
         self._removed: list[int] = []
-        self._held: dict[int, Notice | None] = {}
-        self._kept: list[Notice] = []
         self.lost = False
-
-    def reserve(self, message: int) -> None:
-        """Keep a number in use until `free`: deliveries of a message that is gone are in flight."""
-        self._held.setdefault(message, None)
-
-    def free(self, message: int) -> None:
-        """Free a number; a notice that was kept for it comes."""
-        notice = self._held.pop(message, None)
-        if notice is not None:
-            self._kept.append(notice)
-
-    def take_notices(self) -> list[Notice]:
-        """Return kept notices whose number is free now."""
-        notices, self._kept = self._kept, []
-        return notices
-
-    @property
-    def held(self) -> list[int]:
-        """The numbers of messages that are being removed."""
-        return list(self._held)
 
     def take_removed(self) -> list[int]:
         """Return the messages that were removed since the last call."""
@@ -64,7 +40,6 @@ class Cleaner:
 
     def remove(self, removal: Removal, now: float) -> None:
         """Ask for the removal of a message that has ended."""
-        self._held[removal.message] = None
         if removal.files == TODO:
             self._unlogged.append((self._log.position, removal, now))
         else:
@@ -76,26 +51,16 @@ class Cleaner:
 
     def lag(self, now: float) -> tuple[int, float]:
         """Return how many messages wait for their removal, and the seconds that the oldest request has waited."""
-        return len(self._held), max(0.0, now - self._asked[0][1]) if self._asked else 0.0
+        return len(self), max(0.0, now - self._asked[0][1]) if self._asked else 0.0
 
     @property
     def behind(self) -> bool:
         """Whether so many messages wait for their removal that no delivery is to be started."""
-        return len(self._held) > WAITING_MAX
+        return len(self) > WAITING_MAX
 
-    def holds(self, message: int) -> bool:
-        """Return whether the number is that of a message that is being removed."""
-        return message in self._held
-
-    def defer(self, notice: Notice) -> bool:
-        """Keep a notice and return True, if its number is in use; else return False."""
-        if notice.message not in self._held:
-            return False
-        if self.lost:
-            self.free(notice.message)
-            return False
-        self._held[notice.message] = notice
-        return True
+    def __len__(self) -> int:
+        """Return how many messages wait for their removal."""
+        return len(self._asked) + len(self._again) + len(self._unlogged)
 
     @property
     def busy(self) -> bool:
@@ -109,7 +74,7 @@ class Cleaner:
         poll.register(self._answers, select.POLLIN)
         if self._ids.unwritten:
             poll.register(self._ids.descriptor, select.POLLOUT)
-        if self._removed or self._kept or (self._unlogged and self._log.has_written(self._unlogged[0][0])):
+        if self._removed or (self._unlogged and self._log.has_written(self._unlogged[0][0])):
             return 0.0
         return max(0.0, self._again[0][0] - now) if self._again else 3600.0
 
@@ -143,9 +108,6 @@ class Cleaner:
     def _lose(self) -> None:
         self.lost = True
         self._shutdown.lose("queue-clean")
-        # No answer comes any more. A new message of a number shows that the earlier one is gone.
-        for message in [message for message, notice in self._held.items() if notice is not None]:
-            self.free(message)
 
     def _take(self, answer: int, now: float) -> None:
         if not self._asked or answer not in ANSWERS:
@@ -158,4 +120,3 @@ class Cleaner:
             heappush(self._again, (now + AGAIN_AFTER, removal if removal.files == TODO else Removal(message)))
             return
         self._removed.append(message)
-        self.free(message)

@@ -47,6 +47,7 @@ from queue_send.notify.delay import DelayNotifier
 from queue_send.peers import Notices, TodoCommands
 from queue_send.readiness import Readiness
 from queue_send.running_queues import RunningQueues
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 
 # Seconds for queue-todo to finish its group after EXIT. A disk that hangs must not prevent the exit of queue-send.
@@ -80,15 +81,11 @@ class QueueSend:
         commands = TodoCommands(processes.TODO_COMMANDS)
         announced = Announced(layout, log, config, shutdown, commands.send)
         store = Store(layout, announced, config.current.priorities)
-        bouncer = Bouncer(home, store, log, clock, config, disk, budget, shutdown, events)
-        delays = DelayNotifier(home, store, log, clock, config, budget, shutdown, events)
-        results = ResultWriter(layout, log, clock, disk, events)
-        bounce_orders = BounceOrders(store, log, config, disk, shutdown, events)
+        parts = SharedParts(store, log, clock, config, disk, retry, budget, shutdown, events, counters)
+        bouncer, delays = Bouncer(home, parts), DelayNotifier(home, parts)
+        results, bounce_orders = ResultWriter(layout, log, clock, disk, events), BounceOrders(parts)
         cleaner = Cleaner(processes.CLEAN_IDS, processes.CLEAN_ANSWERS, log, shutdown)
-        channel = partial(
-            Channel, store=store, delays=delays, results=results, log=log, clock=clock, config=config, disk=disk,
-            budget=budget, shutdown=shutdown, events=events, cleaner=cleaner, counters=counters,
-        )  # fmt: skip
+        channel = partial(Channel, parts=parts, delays=delays, results=results, cleaner=cleaner)
         remote_daemons = [DeliveryDaemon("queue-remote", *pipes) for pipes in processes.remote_pipes(remotes)]
         local_daemon = DeliveryDaemon("queue-local", processes.LOCAL_JOBS, processes.LOCAL_REPORTS, finishes=True)
         pipes = processes.ONDEMAND_JOBS, processes.ONDEMAND_REPORTS
@@ -96,30 +93,23 @@ class QueueSend:
         channels = [
             channel("local", [local_daemon], lenders=remote_daemons), channel("remote", remote_daemons, keeper=keeper),
         ]  # fmt: skip
-        messages = Messages(
-            store, channels, bouncer, delays, results, bounce_orders, cleaner, log, clock, config, disk, retry, events,
-            commands.ask_passed, counters,
-        )  # fmt: skip
-        todo = Notices(
-            "queue-todo", processes.TODO_NOTICES, commands, messages.arrive, log, budget, shutdown,
-            announce=self._announce, passed=messages.none_late, answer=messages.answer, hold=messages.hold_new,
-            defer=messages.defer_classification,
-        )  # fmt: skip
-        pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, budget, shutdown)
+        messages = Messages(parts, channels, bouncer, delays, results, bounce_orders, cleaner)
+        notices = partial(Notices, messages=messages, log=log, budget=budget, shutdown=shutdown)
+        todo = notices("queue-todo", processes.TODO_NOTICES, commands)
+        pickup = notices("queue-pickup", processes.PICKUP_NOTICES, None)
         # With several queues it is a service of its own, and has no pipe to the queue-send of any.
-        intake = None if home.several else Notices(
-            "queue-intake", processes.INTAKE_NOTICES, TodoCommands(processes.INTAKE_COMMANDS), messages.arrive, log,
-            budget, shutdown,
+        intake = None if home.several else notices(
+            "queue-intake", processes.INTAKE_NOTICES, TodoCommands(processes.INTAKE_COMMANDS)
         )  # fmt: skip
         backlog = Backlog(layout, messages.found, messages.discover, messages.all_found, budget, shutdown, retry)
         rereads = Rereads(config, channels, todo, intake, local_daemon, remote_daemons, log, keeper)
-        orders = Orders(messages, cleaner, log, clock, config, retry, todo.send_reread, commands.resubmit)
+        orders = Orders(messages, parts, todo.send_reread, commands.resubmit)
         figures = FigureList(counters, messages, cleaner, clock, disk, log)
         queries = Queries(messages, cleaner, clock, config, figures, lambda: todo.settings)
         admin = AdminSocket(home, orders, queries, rereads, log, shutdown)
         monitor = AdminSocket(home, orders, queries, rereads, log, shutdown, only_counts=True)
         readiness = Readiness(Supervisor(take_variables()), channels, todo, rereads, shutdown)
-        watchdog = Watchdog(messages, log, clock, config, budget, shutdown)
+        watchdog = Watchdog(messages, parts)
         # With one queue there is nobody to share with.
         running = [RunningQueues(home, config, channels, log)] if home.several else []
         again = []
@@ -129,7 +119,7 @@ class QueueSend:
                 again = [KeeperPipes(processes.ONDEMAND_AGAIN, channels[1], log, shutdown)]
         self._counters = counters
         self._log, self._budget, self._clock, self._disk = log, budget, clock, disk
-        self._shutdown, self._bouncer, self._delays, self._cleaner = shutdown, bouncer, delays, cleaner
+        self._shutdown, self._cleaner = shutdown, cleaner
         self._messages, self._channels, self._todo, self._admin = messages, channels, todo, admin
         self._commands, self._rereads, self._readiness = commands, rereads, readiness
         # Messages carries out the events of a turn before the orders of the administrator. Announced is last, because
@@ -144,10 +134,6 @@ class QueueSend:
         self._exit_by = 0.0
         self._clock_file = clock_file
         self._log.status(messages.status(leaving=False))
-
-    def _announce(self, pid: int) -> None:
-        self._bouncer.announce(pid)
-        self._delays.announce(pid)
 
     def turn(self) -> None:
         """Make one turn of the loop: wait until a part has something to do, then run all parts."""
@@ -205,7 +191,7 @@ class QueueSend:
     @property
     def _is_delivering(self) -> bool:
         """Whether jobs are in flight, or messages of our own are being injected."""
-        return any(channel.busy for channel in self._channels) or self._bouncer.busy or self._delays.busy
+        return any(channel.busy for channel in self._channels) or self._messages.injects
 
     def finish(self) -> int:
         """Write the rest of the log; return the exit code, 111 if a peer was lost, or lines of the log."""

@@ -9,27 +9,21 @@ they are written.
 import select
 import time
 from collections import deque
-from collections.abc import Callable
 
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
+from queue_send.messages.life_cycle import Messages
 from queue_wire import logline
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.notice import (
     ANNOUNCE,
     EXIT,
     FIRST,
-    PASSED,
     REREAD,
     WRITTEN,
     Arrived,
     Ask,
-    Classified,
-    ClassifyAnswer,
-    ClassifyDeferral,
-    Held,
-    Notice,
     NoticeReader,
     Reread,
     pack_resubmission,
@@ -71,10 +65,6 @@ class TodoCommands:
         """Tell queue-todo to classify a message now that it could not classify; all of them if the number is 0."""
         self.send(pack_resubmission(message))
 
-    def ask_passed(self) -> None:
-        """Ask queue-todo to tell when it has sent the notices of all messages that may be classified now."""
-        self.send(PASSED)
-
     def send_exit(self) -> None:
         """Tell queue-todo to exit, once. It sends the notices that it has before that."""
         if not self._exit_sent:
@@ -103,32 +93,18 @@ class Notices:
         peer: str,
         notices: int,
         commands: TodoCommands | None,
-        arrive: Callable[[Notice, float], None],
+        messages: Messages,
         log: Log,
         budget: TimeBudget,
         shutdown: Shutdown,
-        announce: Callable[[int], None] | None = None,
-        passed: Callable[[], None] | None = None,
-        answer: Callable[[ClassifyAnswer], None] | None = None,
-        hold: Callable[[int], None] | None = None,
-        defer: Callable[[ClassifyDeferral], None] | None = None,
     ) -> None:
-        """Call `arrive` with each message, and `announce` with its injector's pid before its line is logged; `passed`
-        when the answer to `ask_passed` comes; `answer` with the answer to a request to classify a message; `hold`
-        with a new message that has a mark in hold/, before it arrives; `defer` with one that could not be classified.
-        """
         self._log = log
         self._budget = budget
         self._shutdown = shutdown
         self.peer = peer
         self._notices = notices
         self._commands = commands
-        self._arrive = arrive
-        self._announce = announce
-        self._passed = passed
-        self._answer = answer
-        self._hold = hold
-        self._defer = defer
+        self._messages = messages
         self._reader = NoticeReader()
         self._records: deque[bytes] = deque()  # Read, but not carried out yet.
         self.rereads = 0  # Commands to reread that were answered.
@@ -191,38 +167,25 @@ class Notices:
         except FormatError as error:
             self._reject(error, self._may_have_announced and record[:1] in _ANNOUNCED)
             return
-        if isinstance(notice, Arrived):
-            if notice.announced:
-                self._log_arrival(notice)
-            self._arrive(notice, now)
-        elif isinstance(notice, bytes):
-            pid = logline.injector(notice) if self._announce is not None else None
-            if self._announce is not None and pid is not None:
-                self._announce(pid)
+        if isinstance(notice, bytes):
+            if self._messages.injects and (pid := logline.injector(notice)) is not None:
+                self._messages.announce(pid)
             self._log.put(notice)
-        elif isinstance(notice, Classified):
-            self._arrive(notice, now)
-        elif isinstance(notice, ClassifyAnswer):
-            if self._answer is not None:
-                self._answer(notice)
-        elif isinstance(notice, Held):
-            if self._hold is not None:
-                self._hold(notice.message)
-        elif isinstance(notice, ClassifyDeferral):
-            if self._defer is not None:
-                self._defer(notice)
         elif isinstance(notice, Reread):
             self.settings = notice.settings
             self.rereads += notice.asked
-        elif notice is Ask.PASSED:
-            if self._passed is not None:
-                self._passed()
-        elif self._commands is not None:
-            self._asks.append(self._log.position)
+        elif isinstance(notice, Ask):
+            if notice is Ask.PASSED:
+                self._messages.none_late()
+            elif self._commands is not None:
+                self._asks.append(self._log.position)
+        else:
+            if isinstance(notice, Arrived) and notice.announced:
+                self._log_arrival(notice)
+            self._messages.take(notice, now)
 
     def _log_arrival(self, notice: Arrived) -> None:
-        if self._announce is not None:
-            self._announce(notice.pid)
+        self._messages.announce(notice.pid)
         self._log.put(logline.new_message(notice.message))
         self._log.put(logline.info_message(notice.message, notice.size, notice.sender, notice.pid, notice.uid))
 

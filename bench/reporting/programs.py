@@ -14,7 +14,7 @@ def tell(name, begun, cpu):
 # A lake of the first logs, then a second build of others in the same process. Words: first, second, lake, master, heap.
 WARM = _HEAD + """
 first, second, lake, master, heap = sys.argv[1:]
-settings = {"spark.driver.memory": heap, "spark.master": master}
+settings = {"spark.driver.memory": heap}
 with Sessions(master, settings) as sessions:
     build(Order(first, lake, settings=settings), sessions, Progress())
     begun, cpu = time.monotonic(), time.process_time()

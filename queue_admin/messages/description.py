@@ -14,6 +14,7 @@ from queue_admin.printable import one_line, span, visible, word
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_base.queue.layout import Layout
+from queue_wire.admin.cause import LIFE
 from queue_wire.admin.cause import describe as describe_cause
 from queue_wire.admin.ondemand_socket import NO_LINE, RUNNING, WHEN, RunRequest
 from queue_wire.ids import pack_queue_id
@@ -113,13 +114,15 @@ def _waits_for(home: Home, message: StoredMessage) -> str:
 
 
 def describe_as_facts(home: Home, layout: Layout, snapshot: Snapshot) -> dict[str, object]:
-    """Return the JSON object: that of list, with the recipients and what `now:` and `failed:` lines say."""
+    """Return the JSON object: that of list, with the recipients and what `now:`, `life:` and `failed:` lines say."""
     detail = Detail(layout, snapshot, read_done_marks(layout))
     facts = message_facts(layout, snapshot, detail, time.time())
     facts["id"] = pack_queue_id(home.name, snapshot.long_id)
     facts["uid"] = injector_uid(layout, snapshot, detail)
     facts["files"] = _files(layout, snapshot)
-    facts["now"] = [line.removeprefix("now: ") for line in _now(home, snapshot, detail)]
+    found = list(_now(home, snapshot, detail))
+    for kind in ("now", "life"):
+        facts[kind] = [line.removeprefix(f"{kind}: ") for line in found if line.startswith(kind)]
     facts["recipients"] = [recipient_facts(each) for each in recipient_states(layout, snapshot, detail)]
     facts["failed"] = [
         {"address": visible(address), "reason": one_line(text)}
@@ -136,7 +139,7 @@ def _now(home: Home, snapshot: Snapshot, detail: Detail) -> Iterator[str]:
         with SchedulerQueries(home) as queries:
             for cause in queries.why(snapshot.long_id, detail):
                 channel = f"{cause.channel.decode('ascii')}: " if cause.channel else ""
-                yield f"now: {channel}{describe_cause(cause)}"
+                yield f"{'life' if cause.kind == LIFE else 'now'}: {channel}{describe_cause(cause)}"
     except NoAnswer as error:
         yield f"now: {error}"
 

@@ -155,7 +155,7 @@ class AdminSocket:
             self._stop_listening()
         if self._listener is not None and self._listener.fileno() in ready and len(self._clients) < CLIENTS_MAX:
             self._accept()
-        self._orders.give_up(now)
+        self._orders.look_again(now)
         if not self._clients:
             return
         served = None  # One request in a turn.

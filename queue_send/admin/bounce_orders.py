@@ -8,15 +8,12 @@ order names recipients, and others are left, the message goes on with those afte
 import select
 from collections import OrderedDict
 
-from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_base.queue import hold_marks as marks
-from queue_send.config import ConfigFiles
-from queue_send.events import Corrupt, Events, Failed, MayEnd, SomeFailed
-from queue_send.log import Log
-from queue_send.loop import Shutdown
+from queue_send.events import Happened
 from queue_send.messages.bounce_file import FailedRecipient, append_failures
-from queue_send.messages.message_files import Store
+from queue_send.messages.transitions import MessageEvent
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.files.hold_mark import HoldMark, HoldOrder
 from queue_wire.format_error import FormatError
@@ -31,15 +28,9 @@ _CHANNELS = ("local", "remote")
 class BounceOrders:
     """A part of the loop. It works on messages with nothing in flight, one after the other."""
 
-    def __init__(
-        self, store: Store, log: Log, config: ConfigFiles, disk: DiskThread, shutdown: Shutdown, events: Events
-    ) -> None:
-        self._store = store
-        self._log = log
-        self._config = config
-        self._disk = disk
-        self._shutdown = shutdown
-        self._events = events
+    def __init__(self, parts: SharedParts) -> None:
+        self._store, self._log, self._config, self._disk = parts.store, parts.log, parts.config, parts.disk
+        self._shutdown, self._events = parts.shutdown, parts.events
         # Messages, the first one is worked on; and whether only some recipients are to fail.
         self._waiting: OrderedDict[int, bool] = OrderedDict()
         self._writing = False
@@ -53,22 +44,18 @@ class BounceOrders:
         self._order: HoldMark | None = None
         self._others = False
 
-    def holds(self, message: int) -> bool:
-        """Return whether the recipients of a message are being failed."""
-        return message in self._waiting
-
     def take(self, message: int, some: bool) -> None:
         """Fail the recipients of a message, or `some`, those that its mark names.
 
-        Failed, SomeFailed or Corrupt follows, or nothing if the disk refuses. Of two orders for a message that waits
+        NONE_LEFT, RETURNED, CORRUPT or NOT_RETURNED follows. Of two orders for a message that waits
         the later one counts.
         """
         self._waiting[message] = some
 
-    def drop(self, message: int) -> bool:
-        """Give up a message that is to be deleted: it must not go on with the files of the next one of its number.
+    def release(self, message: int) -> bool:
+        """Give up a message that is to end: it must not go on with the files of the next one of its number.
 
-        Returns False if failures of it are being written; MayEnd follows then.
+        Returns False if failures of it are being written; WRITTEN follows then.
         """
         if message in self._waiting:
             if message != next(iter(self._waiting)):
@@ -105,7 +92,7 @@ class BounceOrders:
                 piece = self._store.recipients(message, kind, self._at)
             except FormatError as error:
                 self._leave(message)
-                self._events.append(Corrupt(message, str(error)))
+                self._events.append(Happened(MessageEvent.CORRUPT, message, str(error)))
                 return
             except OSError as error:
                 self._stays(message, error)
@@ -151,7 +138,7 @@ class BounceOrders:
             self._writing = False
             if self._dropped:
                 self._leave(message)
-                self._events.append(MayEnd(message))
+                self._events.append(Happened(MessageEvent.WRITTEN, message))
             elif trouble is not None:
                 self._stays(message, trouble)
             else:
@@ -170,7 +157,7 @@ class BounceOrders:
             order, others = self._order, self._others
             self._leave(message)
             if order is not None and others:
-                self._events.append(SomeFailed(message, order.held))
+                self._events.append(Happened(MessageEvent.RETURNED, message, order.held))
             else:
                 self._finish(message)
 
@@ -184,6 +171,7 @@ class BounceOrders:
         self._leave(message)
         why = f"{trouble.filename or message}: {reason(trouble)}" if isinstance(trouble, OSError) else str(trouble)
         self._log.warning(f"unable to bounce msg {message}: {why}; it stays on hold")
+        self._events.append(Happened(MessageEvent.NOT_RETURNED, message))
 
     def _log_failures(self, message: int, kind: str, recipients: list[tuple[int, bytes]]) -> None:
         """Log the failures before they are written."""
@@ -199,4 +187,4 @@ class BounceOrders:
                 self._store.drop(self._store.layout.hashed(kind, message))
             except OSError as error:
                 self._log.warning(f"unable to remove {error.filename}: {reason(error)}; queue-clean will")
-        self._events.append(Failed(message))
+        self._events.append(Happened(MessageEvent.NONE_LEFT, message))

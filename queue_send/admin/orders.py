@@ -8,17 +8,14 @@ line; if the disk refuses the mark, another line takes it back.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
-from queue_base.daemon.clock import Clock
 from queue_base.durable import Commit
 from queue_base.errors import reason as why
 from queue_base.queue import hold_marks as marks
-from queue_send.cleaner import Cleaner
-from queue_send.config import ConfigFiles
-from queue_send.disk_retry import DiskRetry
-from queue_send.log import Log
+from queue_send.messages.announced import AnnouncedMessage
 from queue_send.messages.life_cycle import Messages
+from queue_send.messages.transitions import MARKED, MessageEvent, MessageState
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.address import address_key
 from queue_wire.admin import socket as wire
@@ -103,7 +100,7 @@ class UnclassifiedRequest:
 
     request: Request
     answer: Answer
-    left: set[int]
+    left: list[AnnouncedMessage]
     names: dict[int, str]
     until: float
 
@@ -123,23 +120,14 @@ class Orders:
     def __init__(
         self,
         messages: Messages,
-        cleaner: Cleaner,
-        log: Log,
-        clock: Clock,
-        config: ConfigFiles,
-        retry: DiskRetry,
+        parts: SharedParts,
         rescan: Callable[[], object],
         resubmit: Callable[[int], object] = int,
     ) -> None:
         self._messages = messages
         self._store = messages.store
         self._layout = messages.store.layout
-        self._bouncer = messages.bouncer
-        self._cleaner = cleaner
-        self._log = log
-        self._clock = clock
-        self._config = config
-        self._retry = retry
+        self._log, self._clock, self._config, self._retry = parts.log, parts.clock, parts.config, parts.retry
         self._rescan = rescan
         self._resubmit = resubmit
         self._waiting: UnclassifiedRequest | None = None  # There is one request at a time.
@@ -156,7 +144,7 @@ class Orders:
         if self._classify(selected, request, answer):
             return
         for message in selected.messages:
-            self._store.envelopes.forget(message)
+            self._store.records.forget(message)
         if request.command in _FLUSHES:
             answer(self._flush(selected, request.selector))
         elif request.command == wire.RELEASE:
@@ -173,43 +161,41 @@ class Orders:
 
         flush changes no file, so it only waits for those that are being classified: one may have been deferred.
         """
-        left: set[int] = set()
+        left: list[AnnouncedMessage] = []
         for message in selected.messages:
             known = self._store.announced_message(message)
             if known is not None and (request.command not in _FLUSHES or known.asked):
-                left.add(message)
+                left.append(known)
+                self._store.classify_first(message, MessageEvent.WANTED)
         if not left:
             return False
         until = self._clock.now() + _CLASSIFY_WAITS.get(request.command, CLASSIFY_WAIT)
-        waiting = self._waiting = UnclassifiedRequest(request, answer, left, selected.names, until)
-
-        def then(message: int, classified: bool) -> None:
-            left.discard(message)
-            if not left and self._waiting is waiting:
-                self._waiting = None
-                self.carry_out(request, answer, self._clock.now())
-
-        for message in list(left):
-            self._store.classify_first(message, partial(then, message))
+        self._waiting = UnclassifiedRequest(request, answer, left, selected.names, until)
         return True
 
     def wait(self, now: float) -> float:
-        """Return the seconds until `give_up` has something to do."""
+        """Return the seconds until `look_again` has something to do, unless messages are classified before."""
         return 3600.0 if self._waiting is None else max(0.0, self._waiting.until - now)
 
-    def give_up(self, now: float) -> None:
-        """Carry out a request that has waited too long without the messages that are not classified.
+    def look_again(self, now: float) -> None:
+        """Carry out a request when its messages are classified, or without those that are not after some time.
 
         So an order about a message that the disk refuses to classify does not delay the next requests for ever.
         """
         waiting = self._waiting
-        if waiting is None or now < waiting.until:
+        if waiting is None:
+            return
+        waiting.left = [each for each in waiting.left if self._store.announced_message(each.number) is each]
+        if waiting.left and now < waiting.until:
             return
         self._waiting = None
+        if not waiting.left:
+            self.carry_out(waiting.request, waiting.answer, now)
+            return
         if waiting.request.command == wire.DELETE:
             self._delete_in_todo(waiting)
             return
-        late = {waiting.names[message] for message in waiting.left}
+        late = {waiting.names[each.number] for each in waiting.left}
         names = [name for name in waiting.request.names if name.decode("ascii", "replace") not in late]
         notes = [Note(TROUBLE, f"{name}: {NOT_CLASSIFIED}".encode()) for name in sorted(late)]
 
@@ -223,7 +209,7 @@ class Orders:
 
         Their envelopes are removed, which needs no room; queue-todo answers that they are gone, or classified.
         """
-        late = [message for message in waiting.left if self._store.announced_message(message) is not None]
+        late = [each.number for each in waiting.left]
         names = [name for name in waiting.request.names if unpack_long_id(name.decode("ascii"))[0] not in late]
 
         def answer_both(count: int, trouble: str) -> None:
@@ -238,7 +224,7 @@ class Orders:
             marks.leave_todo(self._layout, message, commit)
 
         def then(message: int) -> None:
-            self._messages.delete_in_todo(message)
+            self._messages.hold(message, HoldOrder.DELETE)
             self._resubmit(message)
 
         for message in late:
@@ -247,7 +233,10 @@ class Orders:
 
     def _birth_of(self, message: int) -> int | None:
         """Return the birth of a message that has not ended."""
-        return None if self._cleaner.holds(message) else marks.birth_of(self._layout, message)
+        return None if self._has_ended(message) else marks.birth_of(self._layout, message)
+
+    def _has_ended(self, message: int) -> bool:
+        return self._messages.state(message) in (MessageState.REMOVING, MessageState.LOST)
 
     def _resubmit_those(self, selected: Selected, everything: bool) -> Response:
         if everything:
@@ -275,7 +264,7 @@ class Orders:
     def _flush(self, selected: Selected, selector: RecipientSelector) -> Response:
         messages = self._messages
         for message in selected.messages:
-            if message in self._store.held and messages.order_of(message) is None:
+            if self._is_held(message) and messages.order_of(message) is None:
                 selected.note(ON_HOLD, message, marks.STAYS_HELD)
         free = self._those(selected.messages, self._store.may_be_tried, selected)
         if not selector.any:
@@ -330,7 +319,7 @@ class Orders:
         return [message for message in selected.messages if not self._messages.changes.holds(message)]
 
     def _mark(self, selected: Selected, new: HoldMark, answer: Answer) -> None:
-        bouncing = {message for message in selected.messages if self._bouncer.holds(message)}
+        bouncing = {message for message in selected.messages if self._is_bouncing(message)}
         work = self._those(self._free(selected), lambda message: self._may_mark(message, new.order, selected), selected)
 
         unrecorded: set[int] = set()
@@ -346,11 +335,11 @@ class Orders:
 
         def then(message: int) -> None:
             self._messages.hold(message, new.order)
-            if message in unrecorded and not self._cleaner.holds(message):
+            if message in unrecorded and not self._has_ended(message):
                 selected.note(NEWS, message, NO_ROOM)
 
         def refused(message: int) -> None:
-            if message not in self._store.held:
+            if not self._is_held(message):
                 self._log.put(logline.release_message(message))
             if message in bouncing:
                 self._messages.bounce_again(message)  # To delete the message, its bounce was cancelled.
@@ -359,31 +348,42 @@ class Orders:
             self._log.put(_line_of(message, new))
         self._change(work, selected.notes, answer, write, then, refused)
 
+    def _is_held(self, message: int) -> bool:
+        """Return whether a message has a mark in hold/. One in corrupt/ may have that, too. Raises OSError."""
+        state = self._messages.state(message)
+        if state is MessageState.PARKED:
+            return marks.is_marked(self._layout, "hold", message)
+        return state in MARKED
+
+    def _is_bouncing(self, message: int) -> bool:
+        return self._messages.state(message) is MessageState.BOUNCING
+
     def _may_mark(self, message: int, order: HoldOrder | None, selected: Selected) -> bool:
         given = self._messages.order_of(message)
         if given is not None and order in (None, HoldOrder.BOUNCE_SOME):
             selected.note(TROUBLE, message, given.value.decode())
             return False
-        if order is None and message in self._store.held:
+        if order is None and self._is_held(message):
             selected.note(ON_HOLD, message, marks.KEEPS_REASON)
             return False
         if given is not None and given == order:
-            self._messages.carry_out_order(message, self._clock.now())
+            self._messages.carry_out_order(message)
             return False
         if order != HoldOrder.DELETE:
-            if self._bouncer.holds(message):
+            if self._is_bouncing(message):
                 selected.note(NEWS, message, "nothing is left of it but its bounce, which is on its way")
                 return False
             if order is not None and marks.is_marked(self._layout, "corrupt", message):
                 selected.note(TROUBLE, message, "it is corrupt and cannot be bounced; release or delete it")
                 return False
-        elif not self._bouncer.drop(message):
+        elif not self._messages.cancel_bounce(message):
             selected.note(TROUBLE, message, "its bounce is being injected")
             return False
         return True
 
     def _release(self, selected: Selected, answer: Answer) -> None:
-        free = [message for message in self._free(selected) if not self._messages.is_returning(message)]
+        state = self._messages.state
+        free = [message for message in self._free(selected) if state(message) is not MessageState.RETURNING]
 
         def has_mark(message: int) -> bool:
             return any(marks.is_marked(self._layout, kind, message) for kind in marks.KINDS)
@@ -429,9 +429,9 @@ class Orders:
         birth = int((now + self._clock.ahead) * 1_000_000)
 
         def may_change(message: int) -> bool:
-            if message in self._store.parked or self._store.is_waiting_in_todo(message):
+            if self._messages.state(message) is MessageState.PARKED or self._store.is_waiting_in_todo(message):
                 selected.note(TROUBLE, message, "it is not classified, or corrupt, and cannot have a new birth")
-            elif self._messages.order_of(message) is not None or self._bouncer.holds(message):
+            elif self._messages.order_of(message) is not None or self._is_bouncing(message):
                 selected.note(TROUBLE, message, "it is about to end")
             else:
                 return True
@@ -446,7 +446,7 @@ class Orders:
             new = pack_long_id(message, birth)
             self._log.put(logline.requeue_message(message, selected.names[message], new))
             selected.note(NEWS, message, f"is {new} now")
-            if message not in self._store.held:
+            if not self._is_held(message):
                 self._messages.make_due(message)
                 self._messages.withdraw(message, self._clock.now())
 

@@ -15,7 +15,8 @@ from queue_send.admin.figure_list import FigureList
 from queue_send.admin.orders import select_messages
 from queue_send.cleaner import Cleaner
 from queue_send.config import ConfigFiles
-from queue_send.messages.life_cycle import Messages, State
+from queue_send.messages.life_cycle import Messages
+from queue_send.messages.transitions import MessageState
 from queue_send.scheduler.destination import Destination, SharedRelay
 from queue_send.scheduler.model import Entry
 from queue_send.scheduler.scheduler import Scheduler
@@ -33,7 +34,11 @@ from queue_wire.format_error import FormatError
 PAGE = 200  # Destinations in one reply, some 60 bytes each.
 CAUSES_MAX = 200  # Causes in one reply.
 LETTERS = {b"L": "local", b"R": "remote"}
-_STATES = {State.PARKED: cause.CORRUPT, State.HELD: cause.HELD, State.UNCLASSIFIED: cause.UNCLASSIFIED}
+_STATES = {
+    MessageState.PARKED: cause.CORRUPT, MessageState.HELD: cause.HELD, MessageState.RETURNING: cause.HELD,
+    MessageState.CLASSIFYING: cause.UNCLASSIFIED,
+}  # fmt: skip
+_ENDED = (MessageState.ENDING, MessageState.REMOVING, MessageState.LOST)
 RELAYS = 1 << 40  # The index of the first relay, behind all destinations.
 NUMBER_MAX = 10**18 - 1  # The largest number in a fact. No time is later.
 
@@ -117,6 +122,9 @@ class Queries:
         found = self._causes(selected.messages[0], names[1:], now)[:CAUSES_MAX]
         to_disk = self._clock.to_disk
         shown = [each._replace(time=each.time and to_disk(each.time)) for each in found]
+        record = self._messages.store.records.get(selected.messages[0])
+        for state, why, since in () if record is None else record.life():
+            shown.append(Cause(cause.LIFE, time=int(since), nexthop=f"{state.name.lower()}: {why.value}".encode()))
         return Response(0, [Note(NEWS, pack_cause(each)) for each in shown])
 
     @property
@@ -131,17 +139,21 @@ class Queries:
     def _causes(self, message: int, places: list[bytes], now: float) -> list[Cause]:
         messages, store = self._messages, self._messages.store
         state = messages.state(message)
-        if state is State.ENDED:
+        if state in _ENDED:
             return [Cause(cause.REMOVING)]
-        if state is State.BOUNCING:
+        if state is MessageState.BOUNCING:
             again = messages.bouncer.again_at(message)
             return [Cause(cause.BOUNCING) if again is None else Cause(cause.BOUNCE_DEFERRED, time=int(again))]
+        if state is MessageState.WAITING and store.is_waiting_in_todo(message):
+            state = MessageState.CLASSIFYING
+        elif state is MessageState.CLASSIFYING and messages.is_loaded(message):
+            state = MessageState.ANNOUNCED
         found = [Cause(_STATES[state])] if state in _STATES else []
         deferral = messages.deferrals.get(message)
-        if state is State.UNCLASSIFIED and deferral is not None:
+        if state is MessageState.CLASSIFYING and deferral is not None:
             when = self._clock.from_disk(deferral.time)
             found = [Cause(cause.CLASSIFY_FAILED, time=when, nexthop=deferral.why)]
-        elif state is State.UNCLASSIFIED and (fault := self._classifier_fault):
+        elif state is MessageState.CLASSIFYING and (fault := self._classifier_fault):
             found = [Cause(cause.NOTHING_CLASSIFIED, nexthop=fault)]
         stays = bool(found)
         for letter, kind in LETTERS.items():

@@ -12,18 +12,16 @@ from itertools import islice
 from math import isqrt
 from typing import NamedTuple
 
-from queue_base.daemon.clock import Clock
 from queue_base.queue.hold_marks import birth_of
 from queue_send.admin.queries import Explainer
-from queue_send.config import ROUND, ConfigFiles, seconds_in_environment
+from queue_send.config import ROUND, seconds_in_environment
 from queue_send.delivery.channel import Channel
-from queue_send.log import Log
-from queue_send.loop import Shutdown, TimeBudget
 from queue_send.messages.life_cycle import Messages
 from queue_send.scheduler.destination import Destination
 from queue_send.scheduler.model import Attempt, Entry
 from queue_send.scheduler.retry import SKIPS
 from queue_send.scheduler.scheduler import Scheduler
+from queue_send.shared_parts import SharedParts
 from queue_wire.admin.cause import Cause, describe
 from queue_wire.control.schedule import Schedule
 from queue_wire.format_error import FormatError
@@ -320,18 +318,13 @@ def _dates(attempt: Attempt) -> Dates:
 class Watchdog:
     """A part of the loop."""
 
-    def __init__(
-        self, messages: Messages, log: Log, clock: Clock, config: ConfigFiles, budget: TimeBudget, shutdown: Shutdown
-    ) -> None:
+    def __init__(self, messages: Messages, parts: SharedParts) -> None:
         self._messages = messages
-        self._log = log
-        self._clock = clock
-        self._config = config
-        self._budget = budget
-        self._shutdown = shutdown
+        self._log, self._clock, self._config = parts.log, parts.clock, parts.config
+        self._budget, self._shutdown = parts.budget, parts.shutdown
         self._round = seconds_in_environment("QUEUE_WATCHDOG_ROUND", ROUND)
         self._longest_job = seconds_in_environment("QUEUE_WATCHDOG_FLIGHT", LONGEST_JOB)
-        self._begun = clock.now()
+        self._begun = self._clock.now()
         self._alerts = AlertLimit()
         self._searches = {kind: self._search(channel) for kind, channel in messages.channels.items()}
         self._steps: Iterator[None] | None = None
@@ -382,7 +375,7 @@ class Watchdog:
         `stamp` is the expected next attempt; if the file has another one, that has another entry in the backlog.
         """
         store, clock = self._messages.store, self._clock
-        if message in store.held or message in store.parked:
+        if store.is_marked(message):
             return None
         try:
             due = store.due(message, kind)

@@ -14,22 +14,18 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+from typing import assert_never
 
-from queue_base.daemon.clock import Clock
-from queue_base.daemon.disk_thread import DiskThread
 from queue_base.daemon.pipes import PeerLost
 from queue_base.errors import reason
 from queue_send.cleaner import Cleaner
-from queue_send.config import ConfigFiles
-from queue_send.counters import Counters
 from queue_send.delivery.delivery_daemon import DeliveryDaemon, choose_daemon
 from queue_send.delivery.loading import AT_ONCE, Loader, NotRead, Step
 from queue_send.delivery.result_writer import ResultWriter
 from queue_send.delivery.verdicts import Verdicts
-from queue_send.events import Corrupt, Events, NoneInFlight, NoneLeft
-from queue_send.log import Log
-from queue_send.loop import Shutdown, TimeBudget
-from queue_send.messages.message_files import Piece, Store
+from queue_send.events import Happened
+from queue_send.messages.message_files import Piece
+from queue_send.messages.transitions import MessageEvent
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import (
     Action,
@@ -46,6 +42,7 @@ from queue_send.scheduler.model import (
 )
 from queue_send.scheduler.retry import AGAIN_AFTER, SKIPS, next_attempt, within_lifetime
 from queue_send.scheduler.scheduler import Scheduler
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.address import domain_of, verp_sender
 from queue_wire.admin.cause import DAEMON_FULL, DISK_FAILED, EXITING, LOG_BLOCKED, REMOVALS_BEHIND
@@ -86,23 +83,15 @@ class Channel:
         self,
         kind: str,
         daemons: Sequence[DeliveryDaemon],
-        store: Store,
+        parts: SharedParts,
         delays: DelayNotifier,
         results: ResultWriter,
-        log: Log,
-        clock: Clock,
-        config: ConfigFiles,
-        disk: DiskThread,
-        budget: TimeBudget,
-        shutdown: Shutdown,
-        events: Events,
         cleaner: Cleaner,
-        counters: Counters,
         lenders: Sequence[DeliveryDaemon] = (),
         keeper: DeliveryDaemon | None = None,
     ) -> None:
         self.kind = kind
-        self.scheduler = Scheduler(config.settings(kind), store.classes)
+        self.scheduler = Scheduler(parts.config.settings(kind), parts.store.classes)
         self._daemons = daemons
         self._keeper = keeper
         self.keeper_returns = False  # Whether somebody starts the keeper again when it is lost.
@@ -112,25 +101,21 @@ class Channel:
         self._lenders = lenders
         self._all_greeted = False
         self._name = kind.encode()
-        self._store = store
+        self._store, self._log, self._clock, self._config = parts.store, parts.log, parts.clock, parts.config
+        self._budget, self._shutdown, self._events = parts.budget, parts.shutdown, parts.events
         self._delays = delays
         self._results = results
-        self._log = log
-        self._clock = clock
-        self._config = config
-        self._budget = budget
-        self._shutdown = shutdown
         self._cleaner = cleaner
-        self._counters = counters.channels[kind]
-        self._loader = Loader(kind, store, clock, config)
-        self._verdicts = Verdicts(kind, store, delays, results, log, config, disk, self._counters)
+        self._loader = Loader(kind, parts.store, parts.clock, parts.config)
+        self._verdicts = Verdicts(kind, parts, delays, results)
         # Messages with many recipients: the attempt, the first piece if it was read, the offsets that were tried.
         # `_steps` loads the first of them.
         self._long: deque[tuple[Attempt, Piece | None, Collection[int]]] = deque()
         self._steps: Iterator[Step] | None = None
         self._flushes = 0  # How often everything was made due.
+        # Of announced messages: the attempt that has ended, when, and what _flushes was then.
+        self._unclassified: dict[int, tuple[Attempt, float, int]] = {}
         self._none_left: set[int] = set()  # Messages of which this turn has reported that no recipient is left.
-        self._events = events
         self._keep_places()
 
     @property
@@ -239,7 +224,7 @@ class Channel:
         return not self._loader.flushes.full
 
     def withdraw(self, message: int, now: float) -> None:
-        """Prevent further starts of a message. If it is loaded, NoneInFlight follows."""
+        """Prevent further starts of a message. If it is loaded, WITHDRAWN follows."""
         self._carry_out(self.scheduler.withdraw(message, now), now)
 
     def forget(self, message: int) -> None:
@@ -373,9 +358,9 @@ class Channel:
         if found is None:
             return False
         message, stamp = found
-        if self._cleaner.holds(message) or message in self._none_left:
-            # The administrator has deleted it, and queue-clean has still to do so. Or it ends in this turn; if the disk
-            # has refused a DONE mark, its file shows a recipient that has the message.
+        if message in self._none_left:
+            # It ends in this turn. If the disk has refused a DONE mark, its file shows a recipient that has the
+            # message.
             self.scheduler.cancel_load(message)
             return True
         try:
@@ -407,9 +392,9 @@ class Channel:
 
     def _report_corrupt(self, message: int, why: str) -> None:
         """Report a message with a malformed file, once; neither channel starts anything of it from now on."""
-        if message not in self._store.parked:
-            self._store.parked.add(message)
-            self._events.append(Corrupt(message, why))
+        if message not in self._store.malformed:
+            self._store.malformed.add(message)
+            self._events.append(Happened(MessageEvent.CORRUPT, message, why))
 
     def _load_long(self, now: float) -> None:
         """Do some steps of loading messages that have many recipients."""
@@ -446,7 +431,7 @@ class Channel:
         addresses = [address for _, address in entry.recipients]
         message, lost = entry.attempt.message, None
         first = self._log.number_deliveries(len(addresses))
-        self._store.count_start(message, len(addresses))
+        self._store.announced.started(message, len(addresses))
         if self._lenders and self._is_routed(entry):
             self._start_lent(first, entry)
         else:
@@ -505,12 +490,14 @@ class Channel:
             elif isinstance(action, Withdrawn):
                 self._loader.forget(action.attempt.message)
                 self._delays.forget(action.attempt.message)
-                self._events.append(NoneInFlight(action.attempt.message, self.kind))
+                self._events.append(Happened(MessageEvent.WITHDRAWN, action.attempt.message, self.kind))
             elif isinstance(action, Dead):
                 self._log.put(logline.destination_dead(action.nexthop, action.interval, action.suspended))
             elif isinstance(action, Alive):
                 self._verdicts.forget_failure(action.nexthop)
                 self._log.put(logline.destination_alive(action.nexthop, action.suspended))
+            else:
+                assert_never(action)
         return started
 
     def _defer(self, attempt: Attempt, now: float) -> None:
@@ -518,7 +505,7 @@ class Channel:
         if self._loader.next_slice(attempt):
             self.scheduler.make_due(attempt.message)
         else:
-            self._set_next_attempt(attempt, now)
+            self._set_next_attempt(attempt, now, self._flushes)
 
     def _finish(self, attempt: Attempt, now: float) -> None:
         """Have the next slice of a message loaded. After the last one, set the next attempt if an earlier slice has
@@ -528,46 +515,43 @@ class Channel:
         if self._loader.next_slice(attempt):
             self.scheduler.make_due(attempt.message)
         elif deferred:
-            self._set_next_attempt(attempt, now)
+            self._set_next_attempt(attempt, now, self._flushes)
         else:
             self._none_left.add(attempt.message)
-            self._events.append(NoneLeft(attempt.message, self.kind))
+            self._events.append(Happened(MessageEvent.CHANNEL_DONE, attempt.message, self.kind))
 
-    def _set_next_attempt(self, attempt: Attempt, now: float, flushes: int | None = None) -> None:
-        """Set the next attempt in the message's file. `flushes` is what self._flushes was when the attempt ended."""
+    def classified(self, message: int, exists: bool) -> None:
+        """Do what has waited for the files of a message. It has them now, or is gone."""
+        self._verdicts.classified(message, exists)
+        ended = self._unclassified.pop(message, None)
+        if ended is not None and exists:
+            self._set_next_attempt(*ended)
+
+    def _set_next_attempt(self, attempt: Attempt, now: float, since: int) -> None:
+        """Set the next attempt in the message's file. `since` is what self._flushes was when the attempt ended."""
         message = attempt.message
         if attempt.chosen:
-            self._wait_as_before(attempt, now)
+            due = self._clock.from_disk(attempt.others_due)
+            whole, more = self._loader.flushes.end(message, over=attempt.overflow is None)
+            self._wait_until(attempt, due, attempt.others_due, whole, now)
+            if more:
+                self.scheduler.add_deferred(message, due, flushed=True)
             return
-        since = self._flushes if flushes is None else flushes
         self._loader.flushes.forget(message)
-
-        def then(classified: bool) -> None:
-            if classified:
-                self._set_next_attempt(attempt, now, since)
-
-        if self._store.classify_first(message, then):
+        if self._store.classify_first(message, MessageEvent.DEFERRED):
+            self._unclassified[message] = attempt, now, since
             return
         schedule = self._config.current.retry
         due = next_attempt(schedule, attempt.birth, int(now), SKIPS[self.kind], random.random)
         due = within_lifetime(due, int(now), attempt.expires)
-        try:
-            self._store.set_due(message, self.kind, self._clock.to_disk(due))
-            self.scheduler.add_deferred(message, due, flushed=since != self._flushes)
-        except OSError as error:
-            self._log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
-            self.scheduler.retry_at(message, due)
-        self._delays.deferred(attempt, now)
+        self._wait_until(attempt, due, self._clock.to_disk(due), since != self._flushes, now)
 
-    def _wait_as_before(self, attempt: Attempt, now: float) -> None:
-        """Have a message wait for the next attempt that it had before some of its recipients were tried."""
-        message, due = attempt.message, self._clock.from_disk(attempt.others_due)
-        whole, more = self._loader.flushes.end(message, over=attempt.overflow is None)
+    def _wait_until(self, attempt: Attempt, due: int, on_disk: int, flushed: bool, now: float) -> None:
+        """Have a message wait for its next attempt, which is `on_disk` by the disk's clock."""
+        message = attempt.message
         try:
-            self._store.set_due(message, self.kind, attempt.others_due)
-            self.scheduler.add_deferred(message, due, flushed=whole)
-            if more:
-                self.scheduler.add_deferred(message, due, flushed=True)
+            self._store.set_due(message, self.kind, on_disk)
+            self.scheduler.add_deferred(message, due, flushed=flushed)
         except OSError as error:
             self._log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
             self.scheduler.retry_at(message, due)

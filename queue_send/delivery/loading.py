@@ -16,6 +16,7 @@ from queue_base.daemon.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.delivery.partial_flush import PartialFlushes
 from queue_send.messages.message_files import Piece, Store
+from queue_send.messages.transitions import NOT_TRIED
 from queue_send.scheduler.model import Attempt, Entry, Recipient
 from queue_send.scheduler.nexthop import Grouping, NexthopChoices, group_recipients, submitter_of
 from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Notice
@@ -88,7 +89,7 @@ class Loader:
 
         `stamp` is the expected next attempt from `Scheduler.next_load`. Raises FormatError, OSError.
         """
-        if message in self._store.parked or message in self._store.held:
+        if self._store.records.state(message) in NOT_TRIED or message in self._store.malformed:
             self.flushes.forget(message)
             return NotRead.ENDED
         try:

@@ -20,8 +20,9 @@ from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import write_all
 from queue_base.errors import reason
 from queue_base.queue.layout import FILE_MODE, Layout, birth_by
-from queue_send.events import Events, MayEnd
+from queue_send.events import Events, Happened
 from queue_send.log import Log
+from queue_send.messages.transitions import MessageEvent
 from queue_wire.files.last_result import (
     FILE_MIN,
     HEADER_SIZE,
@@ -67,7 +68,6 @@ class ResultWriter:
         self._pending: dict[int, list[_Deferred]] = {}
         self._size = 0  # Bytes that `_pending` takes, about.
         self._writing: dict[int, list[_Deferred]] = {}
-        self._ending: set[int] = set()  # Those of `_writing` that are to end.
         self._refused = False
 
     def keep(
@@ -110,9 +110,8 @@ class ResultWriter:
 
         def written(trouble: OSError | None) -> None:
             self._report([*failed, trouble] if trouble is not None else failed)
+            self._events.extend([Happened(MessageEvent.WRITTEN, message) for message in self._writing])
             self._writing = {}
-            self._events.extend(MayEnd(message) for message in self._ending)
-            self._ending = set()
             self.write()
 
         self._disk.submit(work, written, syncs=False)
@@ -128,14 +127,11 @@ class ResultWriter:
             self._log.warning(f"unable to write {path}: {reason(failed[0])}; why mail waits is not kept; mail goes on")
         self._refused = bool(failed)
 
-    def defer_end(self, message: int) -> bool:
-        """Return whether records of a message that is to end are being written; MayEnd follows after that."""
+    def release(self, message: int) -> bool:
+        """Drop the records of a message that is to end; return False if some are being written: WRITTEN follows."""
         if message in self._pending:
             self._take(message)
-        if message not in self._writing:
-            return False
-        self._ending.add(message)
-        return True
+        return message not in self._writing
 
 
 def append_results(layout: Layout, message: int, data: bytes) -> None:

@@ -10,19 +10,15 @@ none while WRITTEN_MAX failures wait for the disk, or the log is full.
 """
 
 from collections import OrderedDict, deque
-from functools import partial
 from itertools import islice
 
-from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
-from queue_send.config import ConfigFiles
-from queue_send.counters import ChannelCounters
 from queue_send.delivery.result_writer import ResultWriter
-from queue_send.log import Log
 from queue_send.messages.bounce_file import FailedRecipient, append_failures
-from queue_send.messages.message_files import Store
+from queue_send.messages.transitions import MessageEvent
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt, Entry
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.address import domain_of
 from queue_wire.files.last_result import short_reason, suspension
@@ -71,25 +67,12 @@ FailedItem = tuple[EntryResult, int, FailedRecipient]
 class Verdicts:
     """The verdicts of one channel."""
 
-    def __init__(
-        self,
-        kind: str,
-        store: Store,
-        delays: DelayNotifier,
-        results: ResultWriter,
-        log: Log,
-        config: ConfigFiles,
-        disk: DiskThread,
-        counters: ChannelCounters,
-    ) -> None:
+    def __init__(self, kind: str, parts: SharedParts, delays: DelayNotifier, results: ResultWriter) -> None:
         self._kind = kind
-        self._store = store
+        self._store, self._log, self._config, self._disk = parts.store, parts.log, parts.config, parts.disk
+        self._counters = parts.counters.channels[kind]
         self._delays = delays
         self._results = results
-        self._log = log
-        self._config = config
-        self._disk = disk
-        self._counters = counters
         # By nexthop: why it could not be reached last, for mail that is suspended while it is dead.
         self._failures: OrderedDict[bytes, bytes] = OrderedDict()
         self._reported: list[EntryResult] = []
@@ -97,6 +80,7 @@ class Verdicts:
         # By the first delivery of a job in flight: the recipients whose success was recorded before its end.
         self._early: dict[int, set[int]] = {}
         self._failed: list[FailedItem] = []
+        self._unclassified: dict[int, list[FailedItem]] = {}  # Those of announced messages, until they are classified.
         self._expired: deque[Entry] = deque()
         self._writing = 0  # Failures that the disk thread writes.
         self._written: list[EntryResult] = []
@@ -129,7 +113,7 @@ class Verdicts:
                 offset, address = entry.recipients[index]
                 deferred.append((offset, text))
                 self._delays.keep_text(entry.attempt, self._config.current.shown(self._kind, address), text, now)
-        if deferred and entry.attempt.message not in self._store.absent:
+        if deferred and not self._store.is_lost(entry.attempt.message):
             self._results.keep(entry.attempt.message, self._kind, entry.nexthop, deferred, now)
         self._counters.end_job(now - entry.started, now - entry.attempt.birth, len(verdicts), result.done)
 
@@ -149,7 +133,7 @@ class Verdicts:
 
     def suspend(self, entry: Entry, now: float) -> None:
         """Keep, as the last result of recipients that are deferred without an attempt, that their nexthop is dead."""
-        if entry.attempt.message in self._store.absent:
+        if self._store.is_lost(entry.attempt.message):
             return
         text = suspension(entry.nexthop, self.failure(entry.nexthop))
         deferred = [(offset, text) for offset, _ in entry.recipients]
@@ -229,7 +213,7 @@ class Verdicts:
     def _write(self, failed: list[FailedItem]) -> None:
         """Have the disk thread append failures to bounce/; `apply` returns their entries when they are safe."""
         failed = self._put_off(failed)
-        gone = dict.fromkeys(result for result, _, failure in failed if failure.message in self._store.absent)
+        gone = dict.fromkeys(result for result, _, failure in failed if self._store.is_lost(failure.message))
         if gone:
             self._written += gone
             failed = [item for item in failed if item[0] not in gone]
@@ -258,7 +242,7 @@ class Verdicts:
 
         failures = [failure for _, _, failure in failed]
         for failure in failures:
-            self._store.envelopes.forget(failure.message)
+            self._store.records.forget(failure.message)
         self._log.flush()
         self._disk.submit(work, written)
 
@@ -268,19 +252,18 @@ class Verdicts:
         Those of one message stay together, so that a job that failed for several recipients ends once.
         """
         now: list[FailedItem] = []
-        later: dict[int, list[FailedItem]] = {}
         for item in failed:
             message = item[2].message
-            if self._store.announced_message(message) is None:
-                now.append(item)
+            if self._store.classify_first(message, MessageEvent.FAILED):
+                self._unclassified.setdefault(message, []).append(item)
             else:
-                later.setdefault(message, []).append(item)
-        for message, items in later.items():
-            self._store.classify_first(message, partial(self._write_classified, items))
+                now.append(item)
         return now
 
-    def _write_classified(self, failed: list[FailedItem], classified: bool) -> None:
-        if classified:
+    def classified(self, message: int, exists: bool) -> None:
+        """Record the failures of a message that has files now, or is gone."""
+        failed = self._unclassified.pop(message, [])
+        if exists:
             self._write(failed)
         else:
             self._written += dict.fromkeys(result for result, _, _ in failed)

@@ -1,9 +1,5 @@
 """Announced messages: queue-send delivers them from queue-todo's notice. They have mess/B/I and todo/B/I, and no file
-in info/, local/ or remote/.
-
-    state        meaning                                                              next states
-    ANNOUNCED    it is delivered; its DONE marks are a record in queue/marks          CLASSIFYING, ENDED
-    CLASSIFYING  queue-todo was asked to classify it, and has not answered yet        classified (life_cycle.py), gone
+in info/, local/ or remote/. Their DONE marks are records in queue/marks.
 
 If all recipients of an ANNOUNCED message are done, queue-clean removes todo/B/I, the record, and mess/B/I. queue-todo
 is asked to classify a message if the message is deferred, has a failure, is on hold, is the subject of an order of
@@ -39,7 +35,8 @@ from queue_send.config import ConfigFiles
 from queue_send.disk_retry import QueueDisk
 from queue_send.log import Log
 from queue_send.loop import Shutdown
-from queue_send.messages.envelopes import CHANNELS, Envelopes, KeptEnvelope
+from queue_send.messages.records import CHANNELS, KeptEnvelope, MessageRecords
+from queue_send.messages.transitions import MessageEvent, MessageState
 from queue_wire.files.marks import SLOTS, DoneMarks, EnvelopeIdentity
 from queue_wire.pipes.notice import (
     ANNOUNCE,
@@ -69,39 +66,42 @@ CROWDED_LOOK = 1000
 CROWDED_WAIT = 0.1
 REQUESTS_A_TURN = 1000  # Requests that one turn sends.
 
-# Called when a message is classified (True), or is not in todo/ any more (False).
-Then = Callable[[bool], None]
+_REMOVING = MessageState.REMOVING
 
 
 class AnnouncedMessage(KeptEnvelope):
     """One announced message.
 
     recipients: all of them, as the notice has them. done: a bit for each of those that are done, the lowest for the
-    first one. slot: that of its record, None if it has none. since: when it arrived (monotonic). position: that in the
+    first one. slot: that of its record, None if it has none. arrived: when it came (monotonic). position: that in the
     log behind the lines of its arrival. unstarted: recipients that were not started. asked: queue-todo is, or is to
-    be, asked to classify it. requested: the done bits of that request, None before it is sent. waiting: what waits for
-    the answer. ended: queue-clean removes it.
+    be, asked to classify it. requested: the done bits of that request, None before it is sent. awaited: something waits
+    for the answer.
     """
 
     announced = True
     __slots__ = (
-        "asked", "done", "ended", "identity", "position", "recipients", "requested", "since", "slot", "unstarted",
-        "waiting",
-    )  # fmt: skip
+        *("arrived", "asked", "awaited", "done", "identity", "position", "recipients", "requested", "slot"),
+        "unstarted",
+    )
 
-    def __init__(self, notice: Arrived, due: int, since: float, position: int) -> None:
+    def __init__(self, notice: Arrived, due: int, arrived: float, position: int) -> None:
         super().__init__(notice, due)
         self.identity = EnvelopeIdentity(notice.message, notice.birth, notice.todo_size, notice.check)
         self.recipients = notice.recipients
         self.done = 0
         self.slot: int | None = None
-        self.since = since
+        self.arrived = arrived
         self.position = position
         self.unstarted = len(notice.recipients)
         self.asked = False
         self.requested: int | None = None
-        self.waiting: list[Then] = []
-        self.ended = False
+        self.awaited = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether queue-clean removes it."""
+        return self.state is _REMOVING
 
     def _places(self) -> Iterator[tuple[str, int, int]]:
         """Yield the channel, the offset and the bit of each recipient."""
@@ -192,11 +192,11 @@ class Announced:
         self, layout: Layout, log: Log, config: ConfigFiles, shutdown: Shutdown, send: Callable[[bytes], None]
     ) -> None:
         self._layout = layout
-        self.envelopes = Envelopes()
+        self.records = MessageRecords()
         self._log = log
         self._config = config
         self._shutdown = shutdown
-        self._send = send
+        self.send = send
         self._messages: dict[int, AnnouncedMessage] = {}
         # Those that wait for their start, oldest first, without those that queue-todo is asked to classify.
         self._order: OrderedDict[int, AnnouncedMessage] = OrderedDict()
@@ -226,7 +226,7 @@ class Announced:
     def get(self, message: int) -> AnnouncedMessage | None:
         """Return an announced message that has not ended."""
         known = self._messages.get(message)
-        return None if known is None or known.ended else known
+        return None if known is None or known.state is _REMOVING else known
 
     # What queue-todo says
 
@@ -238,12 +238,11 @@ class Announced:
         except OSError as error:
             self._fail(error)
         self._messages[notice.message] = known
-        self.envelopes.put(notice.message, known)
+        self.records.put(known)
         if known.unstarted:
             self._count_unstarted(known, 1)
             self._order[notice.message] = known
-        if self._shutdown.begun:
-            self._ask(known, notice.message)
+        self._all_asked = False
         return known
 
     def _take_over(self, known: AnnouncedMessage) -> None:
@@ -253,7 +252,7 @@ class Announced:
             return
         left = marks.adopt(known.identity)
         if left is None:
-            marks.drop(known.identity.message)
+            marks.drop(known.number)
         else:
             known.slot = left[0]
             known.take_done(left[1])
@@ -276,7 +275,7 @@ class Announced:
             return None
         del self._messages[answer.message]
         self._start_all(known)
-        self.envelopes.drop(answer.message)
+        self.records.drop(known)
         return known
 
     # What the other parts of queue-send say
@@ -295,7 +294,7 @@ class Announced:
         if known.unstarted:
             known.unstarted = 0
             self._count_unstarted(known, -1)
-            self._order.pop(known.identity.message, None)
+            self._order.pop(known.number, None)
 
     def _count_unstarted(self, known: AnnouncedMessage, count: int) -> None:
         self._unstarted += count
@@ -319,7 +318,7 @@ class Announced:
     def _write_marks(self) -> None:
         # If one is classified by now, its files have the marks.
         unmarked = [
-            each for each in dict.fromkeys(self._unmarked) if self._messages.get(each.identity.message) is each
+            each for each in dict.fromkeys(self._unmarked) if self._messages.get(each.number) is each
         ]
         self._unmarked = []
         records = {}
@@ -346,26 +345,19 @@ class Announced:
         self.disk.note()
         self._broken_until = time.monotonic() + BROKEN_SECONDS
         if not known.all_done:
-            self._ask(known, known.identity.message)
+            self.ask(known, MessageEvent.UNMARKED)
 
-    def classify(self, message: int, then: Then) -> None:
-        """Have an announced message classified; call `then` after queue-todo's answer."""
-        known = self._messages[message]
-        known.waiting.append(then)
-        self._ask(known, message)
-
-    def _ask(self, known: AnnouncedMessage, message: int) -> None:
-        if not (known.asked or known.ended):
+    def ask(self, known: AnnouncedMessage, why: MessageEvent) -> None:
+        """Have queue-todo classify an announced message."""
+        if not (known.asked or known.state is _REMOVING):
             known.asked = True
-            self._order.pop(message, None)
-            self._requests.append((self._log.position, message))
+            self._order.pop(known.number, None)
+            self._requests.append((self._log.position, known.number))
+            self.records.step(why, known.number)
 
-    def end(self, message: int) -> int | None:
+    def end(self, known: AnnouncedMessage) -> int | None:
         """Note that a message has ended without being classified; return the slot of its record."""
-        known = self._messages[message]
-        known.ended = True
         self._start_all(known)
-        self.envelopes.drop(message)
         return known.slot
 
     def removed(self, message: int, durable: bool = True) -> None:
@@ -375,7 +367,7 @@ class Announced:
             del self._messages[message]
             if known.slot is not None and self._marks is not None and durable:
                 self._marks.release(known.slot)
-            self._send(pack_gone(message))
+            self.send(pack_gone(message))
 
     def clear(self, known: AnnouncedMessage) -> None:
         """Clear the record of a message that is classified, when its files have the marks, or that is gone."""
@@ -400,7 +392,12 @@ class Announced:
     @property
     def unanswered(self) -> int:
         """How many messages have something that waits for queue-todo's answer."""
-        return sum(bool(known.waiting) for known in self._messages.values())
+        alone = (MessageState.ANNOUNCED, MessageState.CLASSIFYING, _REMOVING)
+        return sum(known.awaited or known.state not in alone for known in self._messages.values())
+
+    def ended(self) -> list[int]:
+        """Return the messages that queue-clean is to remove."""
+        return [message for message, known in self._messages.items() if known.ended]
 
     # The loop
 
@@ -418,14 +415,14 @@ class Announced:
             wait = min(wait, self._after / 2)  # What was started recently is less by then.
         if not self._order:
             return wait
-        return max(0.0, min(wait, self._oldest.since + self._after - time.monotonic()))
+        return max(0.0, min(wait, self._oldest.arrived + self._after - time.monotonic()))
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """Ask for the classification of messages that wait for too long; tell queue-todo what to do with new ones."""
         if self._shutdown.begun and not self._all_asked:
             self._all_asked = True
-            for message, known in self._messages.items():
-                self._ask(known, message)
+            for known in self._messages.values():
+                self.ask(known, MessageEvent.EXITING)
         moment = time.monotonic()
         self._ask_unstarted(moment)
         if len(self._messages) > CROWDED:
@@ -433,7 +430,7 @@ class Announced:
         mode = self._choose(moment)
         if mode != self._mode:
             self._mode = mode
-            self._send(mode)
+            self.send(mode)
 
     def write(self) -> None:
         """Write marks; asks for classifications, as far as the log has the lines of the messages."""
@@ -448,16 +445,15 @@ class Announced:
             known = self.get(message)
             if known is not None:
                 known.requested = known.done
-                self._send(pack_request(ClassifyRequest(message, known.done)))
+                self.send(pack_request(ClassifyRequest(message, known.done)))
 
     def _ask_unstarted(self, now: float) -> None:
         """Ask for the classification of messages that were not started for too long."""
         limit = now - self._after
         for _ in range(LATE_A_TURN):
-            if not self._order or self._oldest.since > limit:
+            if not self._order or self._oldest.arrived > limit:
                 return
-            known = self._oldest
-            self._ask(known, known.identity.message)
+            self.ask(self._oldest, MessageEvent.OVERDUE)
 
     @property
     def _oldest(self) -> AnnouncedMessage:
@@ -468,11 +464,11 @@ class Announced:
         """Ask for the classification of messages that are in flight for too long: they take up the limits."""
         limit = now - self._after
         asked = 0
-        for message, known in islice(self._messages.items(), CROWDED_LOOK):
-            if known.since > limit or asked == LATE_A_TURN:
+        for known in islice(self._messages.values(), CROWDED_LOOK):
+            if known.arrived > limit or asked == LATE_A_TURN:
                 return
             if not (known.asked or known.ended):
-                self._ask(known, message)
+                self.ask(known, MessageEvent.OVERDUE)
                 asked += 1
 
     @property
@@ -493,7 +489,7 @@ class Announced:
         of_first = self._unstarted - self._unstarted_lower
         if self._unstarted_lower >= limit // 4 and of_first < limit // 2 and self._pace.brisk:
             return FIRST
-        late = self._order and now - self._oldest.since > after
+        late = self._order and now - self._oldest.arrived > after
         if late or self._mode == CLASSIFY:
             return CLASSIFY
         starting = now - self._begun < after and not self._pace.has_warmed_up(now)

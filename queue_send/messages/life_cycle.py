@@ -1,83 +1,69 @@
-"""The life of classified messages.
-
-    state        meaning, and what leads to it                                          next states
-    ARRIVED      queue-todo has classified it, or it was found on the disk at start     WAITING, HELD, PARKED, FINISHED
-    ANNOUNCED    queue-todo has announced it: it is in todo/, and has no other files    the same, CLASSIFYING
-    CLASSIFYING  queue-todo is to make its files, because something must wait           the same
-    WAITING      its next attempt is set, or it is new: the scheduler has its number    LOADED, HELD, PARKED
-    LOADED       the scheduler has its recipients (an attempt)                          IN_FLIGHT, WAITING, FINISHED,
-                                                                                        HELD, PARKED
-    IN_FLIGHT    deliveries of it have no report yet                                    LOADED
-    HELD         it has a mark in hold/: nothing of it is started                       WAITING, RETURNING, ENDED
-    PARKED       it has a mark in corrupt/: a file of it is malformed                   WAITING, ENDED
-    RETURNING    the administrator wants it, or some recipients, bounced: they are      FINISHED, HELD, PARKED,
-                 being failed                                                           WAITING
-    FINISHED     no recipient is left                                                   BOUNCING, ENDED
-    BOUNCING     its bounce is composed, injected, or to be tried again                 ENDED, PARKED
-    ENDED        `end msg` is in the log, and queue-clean removes its files             (none)
-
-An ANNOUNCED or CLASSIFYING message (announced.py) also has one of the other states: it is waiting, loaded, in flight,
-or finished. It has no file in info/, local/ or remote/ yet. Whatever reads or changes these files is done when the
-message is classified.
+"""The life of messages in queue-send: carries out what the table of transitions.py leads to.
 
 For a waiting message only its number and its next attempt are in memory; everything else is on the disk, and is read
-when the message is loaded. The scheduler of each channel decides; the channels, Bouncer and BounceOrders report what
-happened as events (events.py), which Messages carries out in the same turn. Nothing here waits. An operation that the
-disk refuses is tried again later (disk_retry.py).
+when the message is loaded. The scheduler of each channel decides; the parts of queue-send report what happened as
+events (events.py), which Messages carries out in the same turn. Nothing here waits. An operation that the disk refuses
+is tried again later (disk_retry.py).
 
 A mark in hold/ may be an order: to delete the message, or to bounce it or some of its recipients (hold_marks.py). An
-order is carried out when nothing of the message is in flight, in this run or, after a crash, in the next one. While the
-disk thread works on the marks of a message, the message does not end.
+order is carried out when nothing of the message is in flight, in this run or, after a crash, in the next one.
+
+A message that is finished ends in stages: an announced one of which queue-todo was asked to make files waits for the
+answer; then what is kept of it is given up, as soon as nothing of it is being written; then `end msg` is logged and
+queue-clean removes its files.
 """
 
 import select
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from enum import Enum
+from contextlib import suppress
 from functools import partial
+from typing import assert_never
 
-from queue_base.daemon.clock import Clock
-from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import Commit
 from queue_base.errors import reason
 from queue_base.queue import hold_marks as marks
 from queue_send.admin.bounce_orders import BounceOrders
 from queue_send.cleaner import Cleaner
-from queue_send.config import ConfigFiles
-from queue_send.counters import Counters
 from queue_send.delivery.channel import Channel
 from queue_send.delivery.result_writer import ResultWriter
-from queue_send.disk_retry import DiskRetry
-from queue_send.events import Corrupt, Event, Events, Failed, MayEnd, NoneInFlight, NoneLeft, SomeFailed
-from queue_send.log import Log
 from queue_send.messages.announced import AnnouncedMessage
 from queue_send.messages.backlog import FoundMessages
 from queue_send.messages.message_changes import MessageChanges
-from queue_send.messages.message_files import Store
+from queue_send.messages.transitions import MARKED, NOT_TRIED, MessageAction, MessageEvent, MessageState
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.admin.returning import RecipientSelector
 from queue_wire.files.hold_mark import HoldMark, HoldOrder
 from queue_wire.format_error import FormatError
+from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import TODO, Removal
-from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Classified, ClassifyAnswer, ClassifyDeferral, Notice
+from queue_wire.pipes.notice import (
+    LOCAL,
+    PASSED,
+    REMOTE,
+    Arrived,
+    Classified,
+    ClassifyAnswer,
+    ClassifyDeferral,
+    Held,
+    Notice,
+)
 
 DEFERRALS_MAX = 10_000  # Messages that could not be classified of which the reason is known.
 BIRTH_AHEAD_MAX = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
 
-class State(Enum):
-    """The states that `Messages.state` tells apart (see the module). UNCLASSIFIED: it is still in todo/."""
-
-    UNCLASSIFIED = "in todo/"
-    WAITING = "waiting"
-    LOADED = "loaded"
-    HELD = "held"
-    PARKED = "parked"
-    BOUNCING = "bouncing"
-    ENDED = "ended"
+# Names of their own, because Python 3.11 is slow to look up a member of an Enum.
+_ANNOUNCED, _NONE_LEFT, _FREE = MessageEvent.ANNOUNCED, MessageEvent.NONE_LEFT, MessageEvent.FREE
+_GONE = (MessageState.REMOVING, MessageState.LOST)
+# What queue-todo, queue-pickup and queue-intake say about messages.
+MessageNotice = Notice | ClassifyAnswer | ClassifyDeferral | Held
+# What an event says besides: a channel, a text, the notice that has come, or what waits for queue-todo's answer.
+Detail = str | bytes | Notice | AnnouncedMessage | None
 
 
 def shorten(notice: Notice) -> Notice:
@@ -91,28 +77,20 @@ def shorten(notice: Notice) -> Notice:
 
 
 class Messages:
-    """All classified messages of the queue; a part of the loop."""
+    """The messages of the queue, announced and classified; a part of the loop."""
 
     def __init__(
         self,
-        store: Store,
+        parts: SharedParts,
         channels: Sequence[Channel],
         bouncer: Bouncer,
         delays: DelayNotifier,
         results: ResultWriter,
         bounce_orders: BounceOrders,
         cleaner: Cleaner,
-        log: Log,
-        clock: Clock,
-        config: ConfigFiles,
-        disk: DiskThread,
-        retry: DiskRetry,
-        events: Events,
-        ask_passed: Callable[[], None],
-        counters: Counters,
     ) -> None:
-        """`ask_passed` asks queue-todo whether notices may be late; `none_late` is to be called then."""
-        self.store = store
+        self.store, self._log, self._clock, self._config = parts.store, parts.log, parts.clock, parts.config
+        self._disk, self._retry, self._events, self._counters = parts.disk, parts.retry, parts.events, parts.counters
         self.channels = {channel.kind: channel for channel in channels}
         self.bouncer = bouncer
         self._delays = delays
@@ -120,13 +98,6 @@ class Messages:
         self._bounce_orders = bounce_orders
         self._cleaner = cleaner
         self._cleaner_lost = False  # Whether it was lost before this turn.
-        self._log = log
-        self._clock = clock
-        self._config = config
-        self._disk = disk
-        self._retry = retry
-        self._events = events
-        self._counters = counters
         self.found = FoundMessages()
         self.all_read = False  # Whether the backlog has been read.
         self._arrived: set[int] = set()  # Messages that arrived before that; `discover` does not add them again.
@@ -136,11 +107,27 @@ class Messages:
         # there was such an order since queue-todo was asked whether it has sent all notices.
         self._none_late = False
         self._doubtful = False
-        self._ask_passed = ask_passed
-        # Orders by message, and messages with a mark whose reason was not read yet.
-        self._orders: dict[int, HoldOrder] = {}
-        self._unread_marks = set(store.held)
-        self.changes = MessageChanges(log, disk, events)
+        self._actions: dict[MessageAction, Callable[[int, Detail], None]] = {
+            MessageAction.START: self._start,
+            MessageAction.TRY_AGAIN: self._try_again,
+            MessageAction.TELL: self._tell,
+            MessageAction.STOP: self._stop,
+            MessageAction.CARRY_OUT: self.carry_out_order,
+            MessageAction.PARK: self._park,
+            MessageAction.FINISH_CHANNEL: self._finish_channel,
+            MessageAction.FINISH: self._finish,
+            MessageAction.BOUNCE: self._bounce,
+            MessageAction.RETURN: self._return,
+            MessageAction.END_RETURN: self._end_return,
+            MessageAction.SETTLE: self._settle,
+            MessageAction.REMOVE: self._remove,
+            MessageAction.LOSE: self._lose,
+            MessageAction.LET_GO: self._let_go,
+            MessageAction.TAKE_KEPT: self._take_kept,
+        }
+        # Notices about messages whose numbers are in use by earlier ones, which have ended.
+        self._kept: dict[int, list[Notice | Held]] = {}
+        self.changes = MessageChanges(self.store.records, self._log, self._disk, self._events)
         # The messages that queue-todo could not classify, the latest at the end.
         self.deferrals: OrderedDict[int, ClassifyDeferral] = OrderedDict()
 
@@ -151,51 +138,50 @@ class Messages:
         return 0.0 if self._events or news else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Carry out the events, and the notices that the Cleaner has kept."""
-        announced = self.store.announced
+        """Carry out the events, and queue-clean's answers."""
         for message in self._cleaner.take_removed():
-            announced.removed(message)
-        for notice in self._cleaner.take_notices():
-            self.arrive(notice, now)
+            self.store.announced.removed(message)
+            self.happened(MessageEvent.REMOVED, message)
         while self._events:
-            self._carry_out(self._events.popleft())
-        if self._cleaner_lost and len(announced):
-            # queue-todo exits when it was told of the end of all announced messages, and queue-clean will not answer
-            # about these any more. By now queue-todo has its order to exit, which followed the loss of queue-clean, so
-            # it does not look at their numbers again.
-            for message in self._cleaner.held:
-                announced.removed(message, durable=False)
+            self.happened(*self._events.popleft())
+        if self._cleaner_lost:
+            self._free_removing()
 
-    def _carry_out(self, event: Event) -> None:
-        if isinstance(event, NoneLeft):
-            self._finish_channel(event.message, event.kind)
-        elif isinstance(event, NoneInFlight):
-            self._withdrawn(event.message, event.kind)
-        elif isinstance(event, Corrupt):
-            self._park(event.message, event.why)
-        elif isinstance(event, Failed):
-            self.finish(event.message)
-        elif isinstance(event, SomeFailed):
-            self._end_return(event.message, event.held)
-        elif isinstance(event, MayEnd):
-            self.end(event.message)
+    def _free_removing(self) -> None:
+        """queue-clean will not answer any more. A notice about a new message shows that the earlier one is gone.
 
-    def state(self, message: int) -> State:
-        """Return the state of a message; LOADED includes IN_FLIGHT, HELD includes RETURNING. Raises OSError."""
-        if self._cleaner.holds(message):
-            return State.ENDED
-        if self.bouncer.holds(message):
-            return State.BOUNCING
-        if message in self.store.parked:
-            return State.PARKED
-        if message in self.store.held:
-            return State.HELD
-        if self.store.is_waiting_in_todo(message):
-            return State.UNCLASSIFIED
-        if self.is_loaded(message):
-            return State.LOADED
-        known = self.store.announced_message(message)
-        return State.UNCLASSIFIED if known is not None and known.asked else State.WAITING
+        queue-todo exits when it was told of the end of all announced messages. By now it has its order to exit, which
+        followed the loss of queue-clean, so it does not look at their numbers again.
+        """
+        for message in self.store.announced.ended():
+            self.store.announced.removed(message, durable=False)
+        for message in list(self._kept):
+            if self.state(message) is MessageState.REMOVING:
+                self.happened(MessageEvent.REMOVED, message)
+
+    def happened(self, event: MessageEvent, message: int, detail: Detail = None) -> None:
+        """Carry out an event of a message."""
+        for action in self.store.records.step(event, message):
+            self._actions[action](message, detail)
+
+    def state(self, message: int) -> MessageState:
+        """Return the state of a message."""
+        return self.store.records.state(message)
+
+    def _try_again(self, message: int, kind: Detail) -> None:
+        """Have a channel try a message that was released, or has a new birth, while it was in flight."""
+        assert isinstance(kind, str)
+        self.channels[kind].scheduler.make_due(message)
+
+    def _stop(self, message: int, detail: Detail) -> None:
+        for channel in self.channels.values():
+            channel.scheduler.forget(message)
+
+    def _bounce(self, message: int, detail: Detail) -> None:
+        self.bouncer.accept(message)
+
+    def _return(self, message: int, detail: Detail) -> None:
+        self._bounce_orders.take(message, self.order_of(message) == HoldOrder.BOUNCE_SOME)
 
     def is_loaded(self, message: int) -> bool:
         """Return whether recipients of a message are queued or in flight."""
@@ -209,15 +195,38 @@ class Messages:
 
     # Arrival
 
+    def take(self, notice: MessageNotice, now: float) -> None:
+        """Take a notice about a message."""
+        if isinstance(notice, Arrived | Classified):
+            self.arrive(notice, now)
+        elif isinstance(notice, ClassifyAnswer):
+            self.answer(notice)
+        elif isinstance(notice, Held):
+            self.hold_new(notice.message)
+        elif isinstance(notice, ClassifyDeferral):
+            self.defer_classification(notice)
+        else:
+            assert_never(notice)
+
+    @property
+    def injects(self) -> bool:
+        """Whether a message of our own is being injected."""
+        return self.bouncer.busy or self._delays.busy
+
+    def announce(self, pid: int) -> None:
+        """Log that a bounce or a delay notice is queued, if process `pid`, which has injected a message, is ours."""
+        self.bouncer.announce(pid)
+        self._delays.announce(pid)
+
     def arrive(self, notice: Notice, now: float) -> None:
-        """Add a message that was classified just now; if the disk refuses a read, it is tried again later."""
+        """Add a message that was announced or classified just now; if the disk refuses a read, it is tried again later.
+        """
         try:
             self._arrive(notice, now)
         except OSError as error:
-            if self.store.classify_first(notice.message, partial(self._start_classified, notice.message)):
-                return  # It is announced.
             # By then the envelope may be that of an earlier message of this number: the disk says what is there.
-            self.store.envelopes.forget(notice.message)
+            self.store.records.forget(notice.message)
+            self.found.forget(notice.message)
             self._retry.later(("arrive", notice.message), partial(self.arrive, shorten(notice)), error)
 
     def _arrive(self, notice: Notice, now: float) -> None:
@@ -228,9 +237,8 @@ class Messages:
         """
         message = notice.message
         self.deferrals.pop(message, None)
-        if self._cleaner.defer(notice if self._none_late else shorten(notice)):
-            # The earlier message of this number is being removed; after that the notice is taken again. If it may be
-            # late, it is kept without its envelope, because by then it may not look like a late one any more.
+        # If it may be late, it is kept without its envelope, because by then it may not look like a late one any more.
+        if self._keep(message, notice if self._none_late else shorten(notice)):
             return
         if isinstance(notice, Arrived):
             self._counters.add_arrival(now + self._clock.ahead - notice.birth / 1e6)
@@ -240,37 +248,17 @@ class Messages:
         self.store.announced.classified(message)
         certain = self._none_late and not self.found.holds(message)
         if isinstance(notice, Arrived) and certain:
-            self.store.envelopes.keep(notice, self._clock.to_disk(int(now)))
+            self.store.records.keep(notice, self._clock.to_disk(int(now)))
             self.store.classes.put(message, notice.priority)
         elif self.found.holds(message) or self.store.discover(message) is None:
             return  # Found at start; gone; or a new message of this number, whose own notice will come.
         if not self.all_read:
             self._arrived.add(message)
         self._forget_old_marks(message)
-        if message in self.store.held:
-            self.store.envelopes.forget(message)
-        if self.carry_out_order(message, now):
-            return
-        channels = [each for each in self.channels.values() if self.store.due(message, each.kind) is not None]
-        # The destination of a late notice may be that of another message.
-        known = notice if certain else shorten(notice)
         if not (isinstance(notice, Arrived) and certain):
             self.found.add(message)  # If this notice was a late one, its own will come, and changes nothing then.
-        for channel in channels:
-            channel.add_new(known)
-            if message in self.store.held:
-                channel.scheduler.forget(message)
-        if not channels and message not in self.store.held:
-            self.finish(message)
-
-    def defer_classification(self, deferral: ClassifyDeferral) -> None:
-        """Note why a message could not be classified."""
-        self.deferrals.pop(deferral.message, None)
-        self.deferrals[deferral.message] = deferral
-        if len(self.deferrals) > DEFERRALS_MAX:
-            self.deferrals.popitem(last=False)
-        if deferral.message in self.store.held:
-            self.carry_out_order(deferral.message, self._clock.now())
+        # The destination of a late notice may be that of another message.
+        self.happened(MessageEvent.ARRIVED, message, notice if certain else shorten(notice))
 
     def _arrive_announced(self, notice: Arrived, now: float) -> None:
         """Add a message that is delivered from its notice, while it is still in todo/."""
@@ -281,81 +269,94 @@ class Messages:
         if not self.all_read:
             self._arrived.add(message)  # If it is classified soon, the backlog may find it.
         self.store.classes.put(message, notice.priority)
-        known = self.store.announced.arrive(notice, self._clock.to_disk(int(now)))
-        self._forget_old_marks(message)
-        if message in self.store.held:
-            self.store.classify_first(message, partial(self._start_classified, message))
-            return
-        for kind in known.left:
-            self.channels[kind].add_new(notice)
-        if not known.left:
-            self.finish(message)
+        with suppress(OSError):  # Then it counts as marked, and is classified first.
+            self._forget_old_marks(message)
+        self.store.announced.arrive(notice, self._clock.to_disk(int(now)))
+        self.happened(_ANNOUNCED, message, notice)
 
-    def _start_classified(self, message: int, classified: bool) -> None:
-        """Start a message that was to be classified first. If it is on hold, carries out its order, if it has one."""
-        if not classified:
-            return
-        if message in self.store.held:
-            self.carry_out_order(message, self._clock.now())
-        else:
-            self.make_due(message)
+    def _start(self, message: int, notice: Detail) -> None:
+        """Have a new message tried on the channels that have recipients of it. Raises OSError."""
+        assert isinstance(notice, Arrived | Classified)
+        channels = [each for each in self.channels.values() if self.store.due(message, each.kind) is not None]
+        for channel in channels:
+            if not channel.scheduler.holds(message):
+                channel.add_new(notice)
+        if not channels:
+            self.happened(_NONE_LEFT, message)
 
-    def answer(self, answer: ClassifyAnswer) -> None:
-        """Take queue-todo's answer about an announced message: it has files from now on, or is gone."""
-        self._take_answer(answer)
+    def _keep(self, message: int, notice: Notice | Held) -> bool:
+        """Return whether the number of a notice is in use by a message that has ended; the notice is kept then."""
+        record = self.store.records.get(message)
+        if record is None or record.state not in _GONE:
+            return False
+        if self._cleaner.lost and record.state is MessageState.REMOVING:
+            self.store.announced.removed(message, durable=False)
+            self.happened(MessageEvent.REMOVED, message)
+            return False
+        kept = self._kept.setdefault(message, [])
+        kept[:] = [each for each in kept if isinstance(each, Held)] + [notice]
+        return True
 
-    def _take_answer(self, answer: ClassifyAnswer, durable: bool = True) -> None:
-        """Do what follows from an answer; only marks are written if the message may return to todo/."""
-        announced = self.store.announced
-        known = announced.answer(answer)
+    def _take_kept(self, message: int, detail: Detail) -> None:
+        for notice in self._kept.pop(message, ()):
+            if isinstance(notice, Held):
+                self.hold_new(message)
+            else:
+                self.arrive(notice, self._clock.now())
+
+    def defer_classification(self, deferral: ClassifyDeferral) -> None:
+        """Note why a message could not be classified."""
+        self.deferrals.pop(deferral.message, None)
+        self.deferrals[deferral.message] = deferral
+        if len(self.deferrals) > DEFERRALS_MAX:
+            self.deferrals.popitem(last=False)
+        self.carry_out_order(deferral.message)
+
+    def answer(self, answer: ClassifyAnswer, durable: bool = True) -> None:
+        """Take queue-todo's answer about an announced message: it has files from now on, or is gone.
+
+        Only marks are written if the message may return to todo/.
+        """
+        known = self.store.announced.answer(answer)
         if known is None:
             return
         if answer.classified:
             self._write_marks(answer.message, known)
-        else:
-            self._lose(answer.message)
         if not durable:
             return
-        announced.clear(known)
-        for then in known.waiting:
-            then(answer.classified)
+        self.happened(MessageEvent.CLASSIFIED if answer.classified else MessageEvent.GONE, answer.message, known)
 
-    def _lose(self, message: int) -> None:
+    def _tell(self, message: int, known: Detail) -> None:
+        """Do what has waited for an answer of queue-todo."""
+        assert isinstance(known, AnnouncedMessage)
+        self.store.announced.clear(known)
+        for channel in self.channels.values():
+            channel.classified(message, not self.store.is_lost(message))
+
+    def _lose(self, message: int, detail: Detail) -> None:
         """Drop an announced message that is not in todo/ any more. What is in flight of it ends without marks."""
         if not self._is_deleted(message):
             self._log.warning(f"msg {message} has left todo/, or is another one; nothing more of it is tried")
         self._log.put(logline.end_message(message))
-        loaded = self.is_loaded(message)
-        if loaded:
-            # NoneInFlight follows.
-            self.store.absent.add(message)
-            self._cleaner.reserve(message)
-            self.withdraw(message, self._clock.now())
+        self.withdraw(message, self._clock.now())
         for channel in self.channels.values():
             channel.forget(message)
-        if not loaded:
-            self._let_go(message)
+        self._let_go(message, detail)
 
     def _is_deleted(self, message: int) -> bool:
-        return self._orders.get(message) == HoldOrder.DELETE
+        record = self.store.records.get(message)
+        return record is not None and record.order == HoldOrder.DELETE
 
-    def _let_go(self, message: int) -> None:
+    def _let_go(self, message: int, detail: Detail) -> None:
         """Free the number of a message that has left todo/, when nothing of it is in flight; a deleted one is removed.
         """
+        if self.is_loaded(message):
+            return  # WITHDRAWN follows.
         if self._is_deleted(message):
-            self.store.held.discard(message)
-            self._forget_order(message)
+            self.happened(_FREE, message)
             self._cleaner.remove(Removal(message), self._clock.now())
         else:
-            self._cleaner.free(message)
-
-    def delete_in_todo(self, message: int) -> None:
-        """Delete an announced message that was removed from todo/ by an order, as soon as queue-todo answers."""
-        self.store.held.add(message)
-        self._unread_marks.discard(message)
-        self._orders[message] = HoldOrder.DELETE
-        self.withdraw(message, self._clock.now())
-        self.store.classify_first(message, partial(self._start_classified, message))
+            self.happened(MessageEvent.REMOVED, message)
 
     def _write_marks(self, message: int, known: AnnouncedMessage) -> None:
         """Mark recipients in the files of a message that were done after queue-todo was asked to classify it.
@@ -402,7 +403,7 @@ class Messages:
                 what = f"the failures of {len(left)} messages are not recorded"
                 self._log.warning(f"unable to sync {where}: {reason(trouble)}; {what}")
             for message, classified in left.items():
-                self._take_answer(ClassifyAnswer(message, classified), durable=trouble is None)
+                self.answer(ClassifyAnswer(message, classified), durable=trouble is None)
 
         # Where they were: the layout cannot say it of envelopes that are gone.
         known = [self.store.announced_message(message) for message in left]
@@ -427,34 +428,36 @@ class Messages:
             )
 
     def _forget_old_marks(self, message: int) -> None:
-        """Forget marks that are gone from the disk: they were of an earlier message of this number."""
-        store = self.store
-        if message not in store.held and message not in store.parked:
-            return
-        for kind, marked in (("hold", store.held), ("corrupt", store.parked)):
-            if message in marked and not marks.is_marked(store.layout, kind, message):
-                marked.discard(message)
-                self._forget_order(message)
+        """Forget marks that are gone from the disk: they were of an earlier message of this number. Raises OSError."""
+        layout, state = self.store.layout, self.state(message)
+        if state is MessageState.HELD and not marks.is_marked(layout, "hold", message):
+            self.release(message)
+        elif state is MessageState.PARKED and not marks.is_marked(layout, "corrupt", message):
+            held = marks.is_marked(layout, "hold", message)
+            self.release(message)
+            if held:
+                self.hold_new(message)
 
     def discover(self, message: int) -> bool:
         """Add a message that was found in info/ at start, as the last run left it, if it is classified.
 
         Returns whether the caller is to add it to `found`. Raises OSError; it may be called again then.
         """
-        if message in self._arrived or self._cleaner.holds(message) or message in self.store.parked:
+        state = self.state(message)
+        if message in self._arrived or (state in NOT_TRIED and state is not MessageState.HELD):
             return False
         birth = self.store.discover(message)
         if birth is None:
             return False
-        if self.carry_out_order(message, self._clock.now()):
-            return not self._cleaner.holds(message)
+        if state is MessageState.HELD:
+            self.happened(MessageEvent.ARRIVED, message)
+            return self.state(message) is not MessageState.REMOVING
         dues = self._dues(message)
         latest = self._latest_attempt(birth, max(dues.values(), default=0))
         for kind, due in dues.items():
-            if message not in self.store.held:
-                self.channels[kind].scheduler.add_deferred(message, due, self._all_due, latest)
-        if not dues and message not in self.store.held:
-            self.finish(message)
+            self.channels[kind].scheduler.add_deferred(message, due, self._all_due, latest)
+        if not dues:
+            self.happened(_NONE_LEFT, message)
         return bool(dues)
 
     def _dues(self, message: int) -> dict[str, int]:
@@ -482,7 +485,7 @@ class Messages:
         self._arrived.clear()
         self._all_due = False
         self.all_read = True
-        self._ask_passed()
+        self.store.announced.send(PASSED)
 
     def none_late(self) -> None:
         """Called with queue-todo's answer: the notices of all messages that were classified before the question have
@@ -491,7 +494,7 @@ class Messages:
         self._none_late = not self._doubtful
         if self._doubtful:
             self._doubtful = False
-            self._ask_passed()
+            self.store.announced.send(PASSED)
 
     def _doubt_notices(self) -> None:
         """Called before an order tries or ends a message that was found on the disk: its notice may come later.
@@ -500,7 +503,7 @@ class Messages:
         """
         if self._none_late:
             self._none_late = False
-            self._ask_passed()
+            self.store.announced.send(PASSED)
         else:
             self._doubtful = True
 
@@ -520,14 +523,14 @@ class Messages:
         if self.store.announced_message(message) is not None:
             return not self.is_loaded(message)  # It is new: it is due.
         self._doubt_notices()
-        self.store.envelopes.forget(message)  # Its next attempt is that of its file.
+        self.store.records.forget(message)  # Its next attempt is that of its file.
         try:
             dues = self._dues(message)
         except OSError as error:
             self._retry.later(("wake", message), lambda now: self._make_due_again(message), error)
             return False
-        if not dues and message not in self.store.held:
-            self.finish(message)
+        if not dues and self.state(message) not in MARKED:
+            self.happened(_NONE_LEFT, message)
         made = [self.channels[kind].make_due(message, due) for kind, due in dues.items()]
         return any(made)
 
@@ -539,7 +542,7 @@ class Messages:
         if self.store.announced_message(message) is not None:
             return not self.is_loaded(message)  # It is new: it is due.
         self._doubt_notices()
-        self.store.envelopes.forget(message)
+        self.store.records.forget(message)
         now = self._clock.now()
         dues = self._dues(message)
         made = [self.channels[kind].make_some_due(message, due, selector, now) for kind, due in dues.items()]
@@ -558,31 +561,18 @@ class Messages:
             self._retry.later(("wake", message), lambda now: self._make_due_again(message), error)
 
     def withdraw(self, message: int, now: float) -> bool:
-        """Prevent further starts of a message; return whether it was loaded, in which case NoneInFlight follows."""
+        """Prevent further starts of a message; return whether it was loaded, in which case WITHDRAWN follows."""
         loaded = self.is_loaded(message)
         for channel in self.channels.values():
             channel.withdraw(message, now)
         return loaded
 
-    def _withdrawn(self, message: int, kind: str) -> None:
-        if message in self.store.absent:
-            if not self.is_loaded(message):
-                self.store.absent.discard(message)
-                self._let_go(message)
-            return
-        if self._cleaner.holds(message):
-            return  # It ended when the other channel had nothing in flight any more.
-        if message in self.store.held:
-            self.carry_out_order(message, self._clock.now())
-        elif message not in self.store.parked:
-            self.channels[kind].scheduler.make_due(message)  # It was released meanwhile, or has a new birth.
-
     # Marks and orders
 
-    def _park(self, message: int, why: str) -> None:
+    def _park(self, message: int, why: Detail) -> None:
         """Park a message because a file of it is malformed: make the mark in corrupt/, and log an alert."""
-        self.store.parked.add(message)
-        self._stop_waiting(message)
+        assert isinstance(why, str)
+        self.store.malformed.discard(message)
         self._log.put(logline.corrupt_message(message, why))
 
         def write(message: int, commit: Commit) -> None:
@@ -596,67 +586,56 @@ class Messages:
 
     def order_of(self, message: int) -> HoldOrder | None:
         """Return the order that a message's mark in hold/ has, None if it has none. Raises OSError."""
-        if message in self._unread_marks:
+        record = self.store.records.get(message)
+        if record is None:
+            return None
+        if record.unread:
             mark = marks.read_mark(self.store.layout, message)
-            self._unread_marks.discard(message)
-            if mark is not None and mark.order is not None:
-                self._orders[message] = mark.order
-            elif mark is not None and mark.fault:
+            record.unread = False
+            record.order = None if mark is None else mark.order
+            if mark is not None and mark.order is None and mark.fault:
                 self._log.alert(
                     f"msg {message} stays on hold, because its mark in hold is not clear: {mark.fault}; "
                     "delete, bounce or release it"
                 )
-        return self._orders.get(message)
+        return record.order
 
     def hold(self, message: int, order: HoldOrder | None) -> None:
         """Prevent further starts of a message that got a mark in hold/; carry out the order, if the mark has one."""
-        self.store.held.add(message)
-        self._stop_waiting(message)
-        self._unread_marks.discard(message)
-        if order is not None:
-            self._orders[message] = order
-            self.carry_out_order(message, self._clock.now())
-        else:
-            self.withdraw(message, self._clock.now())
-
-    def _stop_waiting(self, message: int) -> None:
-        for channel in self.channels.values():
-            channel.scheduler.forget(message)
+        self.store.records.note_order(message, order)
+        self.happened(MessageEvent.ORDERED, message)
 
     def hold_new(self, message: int) -> None:
         """Note the mark in hold/ of a new message, which arrives later. It was made before this notice came."""
-        self.store.held.add(message)
+        if not self._keep(message, Held(message)):
+            self.happened(MessageEvent.MARKED, message)
 
     def release(self, message: int) -> None:
-        """Forget the marks of a message, which were removed."""
-        self.store.held.discard(message)
-        self.store.parked.discard(message)
-        self._forget_order(message)
+        """Forget the marks of a message, which were removed. An announced one is tried and classified."""
+        if self.store.classify_first(message, MessageEvent.WANTED):
+            self.happened(MessageEvent.RELEASED_EARLY, message, Classified(message, True, True))
+        else:
+            self.happened(MessageEvent.RELEASED, message)
 
-    def is_returning(self, message: int) -> bool:
-        """Return whether the recipients of a message are being failed by an order."""
-        return self._bounce_orders.holds(message)
+    def carry_out_order(self, message: int, detail: Detail = None) -> None:
+        """Carry out the order to delete or bounce a message that has a mark, if nothing of it is in flight.
 
-    def carry_out_order(self, message: int, now: float) -> bool:
-        """Carry out the order to delete or bounce a message, if nothing of it is in flight; return whether it has
-        one.
-
-        If the disk refuses a read, nothing of it is started, and it is tried again later.
+        An announced one is classified first. If the disk refuses a read, it is tried again later.
         """
         try:
-            return self._carry_out_order(message, now)
+            self._carry_out_order(message)
         except OSError as error:
-            self._retry.later(("order", message), lambda now: self.carry_out_order(message, now), error)
-            return True
+            self._retry.later(("order", message), lambda now: self.carry_out_order(message), error)
 
-    def _carry_out_order(self, message: int, now: float) -> bool:
+    def _carry_out_order(self, message: int) -> None:
+        if self.state(message) not in (*MARKED, MessageState.BOUNCING):
+            return
+        loaded = self.withdraw(message, self._clock.now())
+        if self.store.classify_first(message, MessageEvent.WANTED) or loaded:
+            return
         order = self.order_of(message)
         if order is None:
-            return False
-        if self.withdraw(message, now) or self._cleaner.holds(message):
-            return True
-        if self.store.classify_first(message, partial(self._start_classified, message)):
-            return True  # Its mark was being made when its notice came.
+            return
         self._doubt_notices()
         layout = self.store.layout
         if self.store.is_waiting_in_todo(message):
@@ -668,18 +647,18 @@ class Messages:
                     [message],
                     lambda one, commit: marks.leave_todo(layout, one, commit),
                     lambda made, why: None,
-                    self.end,
+                    lambda message: self.happened(MessageEvent.END, message),
                 )
         elif order != HoldOrder.DELETE:
-            self._bounce_orders.take(message, order == HoldOrder.BOUNCE_SOME)
-        elif self._bounce_orders.drop(message) and self.bouncer.drop(message):
-            self.end(message)
-        return True
+            self.happened(MessageEvent.RETURN, message)
+        elif self.bouncer.drop(message):
+            self.happened(MessageEvent.END, message)
 
-    def _end_return(self, message: int, held: bytes | None) -> None:
+    def _end_return(self, message: int, held: Detail) -> None:
         """Remove the order to bounce some recipients, which is carried out; the others are tried as before."""
-        if self._orders.get(message) != HoldOrder.BOUNCE_SOME:
-            self.carry_out_order(message, self._clock.now())  # Another one has taken its place.
+        assert held is None or isinstance(held, bytes)
+        if self.order_of(message) != HoldOrder.BOUNCE_SOME:
+            self.carry_out_order(message)  # Another one has taken its place.
             return
         path = self.store.layout.hashed("hold", message)
         self._log.put(logline.release_message(message) if held is None else logline.hold_message(message, held))
@@ -692,10 +671,11 @@ class Messages:
                 marks.mark(self.store.layout, message, HoldMark(held), commit)
 
         def then(message: int) -> None:
-            self._forget_order(message)
             if held is None:
-                self.store.held.discard(message)
+                self.release(message)
                 self._wait_again(message)
+            else:
+                self.store.records.note_order(message, None)
 
         def refused(message: int) -> None:
             self._log.put(logline.hold_message(message, HoldOrder.BOUNCE_SOME.value))
@@ -716,21 +696,18 @@ class Messages:
         for kind, due in dues.items():
             self.channels[kind].scheduler.add_deferred(message, due)
 
-    def _forget_order(self, message: int) -> None:
-        self._unread_marks.discard(message)
-        self._orders.pop(message, None)
-
     # The end
 
-    def _finish_channel(self, message: int, kind: str) -> None:
-        """Remove the file of a channel that is done; if the other one is done too, finish the message."""
+    def _finish_channel(self, message: int, kind: Detail) -> None:
+        """Remove the file of a channel that is done; if the other one is done too, no recipient is left."""
+        assert isinstance(kind, str)
         try:
             last = self.store.finish_channel(message, kind)
         except OSError as error:
             self._finish_channel_later(message, kind, error)
             return
-        if last and message not in self.store.parked:
-            self.finish(message)
+        if last:
+            self.happened(_NONE_LEFT, message)
 
     def _finish_channel_later(self, message: int, kind: str, error: OSError) -> None:
         """Have a channel that is done read its file again later, because the disk refused to remove it."""
@@ -738,15 +715,14 @@ class Messages:
         self._log.warning(f"unable to change {path}: {reason(error)}; will try again later")
         self.channels[kind].scheduler.retry_at(message, int(self._clock.now()) + AGAIN_AFTER)
 
-    def finish(self, message: int) -> None:
-        """End a message that has no recipients left. If it has failures, their bounce is sent first."""
+    def _finish(self, message: int, detail: Detail) -> None:
+        """Look whether a message that has no recipients left has failures, of which its bounce is sent first."""
         try:
-            stays = self._cleaner.holds(message) or self.bouncer.holds(message) or self.bouncer.accept(message)
+            failed = self.store.has_failures(message)
         except OSError as error:
             self._retry.later(("finish", message), partial(self._finish_again, message), error)
             return
-        if not stays:
-            self.end(message)
+        self.happened(MessageEvent.BOUNCE if failed else MessageEvent.END, message)
 
     def _finish_again(self, message: int, now: float) -> None:
         """Finish a message, if it still has no recipients left."""
@@ -755,51 +731,51 @@ class Messages:
                 return
             left = any(each is not None for kind in self.channels for each in self.store.left(message, kind))
         except FormatError as error:
-            self._park(message, str(error))
+            self.happened(MessageEvent.CORRUPT, message, str(error))
         except OSError as error:
             self._retry.later(("finish", message), partial(self._finish_again, message), error)
         else:
             if not left:
-                self.finish(message)
+                self.happened(_NONE_LEFT, message)
+
+    def cancel_bounce(self, message: int) -> bool:
+        """Cancel the bounce of a message that is to be deleted; return False if queue-enqueue has it already."""
+        dropped = self.bouncer.drop(message)
+        if dropped:
+            self.happened(MessageEvent.CANCELLED, message)
+        return dropped
 
     def bounce_again(self, message: int) -> None:
         """Have the bounce of a message sent that was cancelled, because the message was to be deleted and is not."""
-        now = self._clock.now()
-        if not self.carry_out_order(message, now):
-            self._finish_again(message, now)
+        self.carry_out_order(message)
+        self._finish_again(message, self._clock.now())
 
-    def end(self, message: int) -> None:
+    def _settle(self, message: int, detail: Detail) -> None:
+        """Give up what is kept of a message that is to end. What is being written of it is waited for."""
+        known, changing = self.store.announced_message(message), self.changes.holds(message)
+        if known is not None and (known.asked or changing):
+            self.store.announced.ask(known, MessageEvent.WANTED)
+            return  # CLASSIFIED follows.
+        if changing:
+            self.store.records.forget(message)  # It may have marks, so queue-clean looks for all of its files.
+            return  # WRITTEN follows.
+        for owner in (self._results, self._bounce_orders, self._delays):
+            if not owner.release(message):
+                return  # WRITTEN follows.
+        self.happened(_FREE, message)
+
+    def _remove(self, message: int, detail: Detail) -> None:
         """Log `end msg`, and have queue-clean remove the files of the message."""
-        known = self.store.announced_message(message)
-        if self.changes.holds(message) or message in self.store.held or message in self.store.parked:
-            # It may have marks in hold/ and corrupt/. queue-clean looks for all files of a message whose envelope is
-            # not kept.
-            self.store.envelopes.forget(message)
-            marked = True
-        else:
-            marked = False
-        if known is not None and (marked or known.asked):
-            self.store.classify_first(message, lambda classified: self.end(message) if classified else None)
-            return
-        if self.changes.defer_end(message) or self._results.defer_end(message):
-            return  # MayEnd follows.
-        if not self._bounce_orders.drop(message):
-            return  # Failures of it are being written; MayEnd follows.
-        if self._cleaner.holds(message) or not self._delays.release(message):
-            return  # It has ended; or queue-enqueue has its notice, and MayEnd follows.
-        self.store.held.discard(message)
-        self.store.parked.discard(message)
-        self._forget_order(message)
         self.found.forget(message)
         for channel in self.channels.values():
             channel.forget(message)
         self.store.classes.discard(message)
         self.deferrals.pop(message, None)
-        if known is not None:
-            removal = Removal(message, TODO, self.store.announced.end(message), known.birth, known.priority)
+        known = self.store.records.facts(message)
+        if isinstance(known, AnnouncedMessage):
+            removal = Removal(message, TODO, self.store.announced.end(known), known.birth, known.priority)
         else:
-            removal = Removal(message, self.store.envelopes.files(message))
-        self.store.envelopes.forget(message)
+            removal = Removal(message, cleaning.ANY if known is None else known.files)
         self._log.put(logline.end_message(message))
         self._counters.ended += 1
         self._cleaner.remove(removal, self._clock.now())

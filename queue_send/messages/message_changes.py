@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import Commit
 from queue_base.queue.hold_marks import describe_refusal
-from queue_send.events import Events, MayEnd
+from queue_send.events import Events, Happened
 from queue_send.log import Log
+from queue_send.messages.records import MessageRecords
+from queue_send.messages.transitions import MessageEvent, MessageState
 
 
 def _do_nothing(message: int) -> None:
@@ -20,24 +22,16 @@ def _do_nothing(message: int) -> None:
 class MessageChanges:
     """The changes that are being made."""
 
-    def __init__(self, log: Log, disk: DiskThread, events: Events) -> None:
+    def __init__(self, records: MessageRecords, log: Log, disk: DiskThread, events: Events) -> None:
+        self._records = records
         self._log = log
         self._disk = disk
         self._events = events
-        # Messages whose files are being changed, and those of them that are to end.
         self._changing: Counter[int] = Counter()
-        self._ending: set[int] = set()
 
     def holds(self, message: int) -> bool:
-        """Return whether files of a message are being changed."""
+        """Return whether files of a message are being changed. If it is to end, WRITTEN follows."""
         return message in self._changing
-
-    def defer_end(self, message: int) -> bool:
-        """Return whether files of a message that is to end are being changed; MayEnd follows after that."""
-        if message not in self._changing:
-            return False
-        self._ending.add(message)
-        return True
 
     def make(
         self,
@@ -64,26 +58,15 @@ class MessageChanges:
             commit.sync()
 
         def finished(trouble: OSError | None) -> None:
-            ending = self._remove(messages)
-            left = [message for message in made if message not in ending]
-            for message in left:
-                then(message)
-            for message in messages:
-                if message not in made and message not in ending:
-                    refused(message)
-            done(len(left), "" if trouble is None else describe_refusal(trouble))
-            self._events.extend(MayEnd(message) for message in ending)
+            self._changing.subtract(messages)
+            self._changing = +self._changing
+            ending = {message for message in messages if self._records.state(message) is MessageState.ENDING}
+            for number, message in enumerate(messages):
+                if message not in ending:
+                    then(message) if number < len(made) else refused(message)
+            done(len(set(made) - ending), "" if trouble is None else describe_refusal(trouble))
+            self._events.extend(Happened(MessageEvent.WRITTEN, message) for message in ending)
 
         self._changing.update(messages)
         self._log.flush()
         self._disk.submit(whole, finished)
-
-    def _remove(self, messages: Collection[int]) -> set[int]:
-        """Count one change of these messages as over; return those that are to end now."""
-        self._changing.subtract(messages)
-        for message in messages:
-            if not self._changing[message]:
-                del self._changing[message]
-        ending = {message for message in messages if message in self._ending and message not in self._changing}
-        self._ending -= ending
-        return ending

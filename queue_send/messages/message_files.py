@@ -9,7 +9,8 @@ from queue_base.durable import Commit, read_dated
 from queue_base.queue.hold_marks import marked_messages
 from queue_base.queue.layout import CLASS_BIT, FILE_MODE, Layout, birth_by, is_there
 from queue_base.queue.results_file import read_results
-from queue_send.messages.announced import Announced, AnnouncedMessage, Then
+from queue_send.messages.announced import Announced, AnnouncedMessage
+from queue_send.messages.transitions import MARKED, MessageEvent, MessageState
 from queue_send.scheduler.message_classes import MessageClasses
 from queue_send.scheduler.waiting import LONG_AGO
 from queue_wire.files.envelope import unpack_whole_info
@@ -52,35 +53,43 @@ class Store:
         self.classes = MessageClasses(priorities)
         self.layout = layout
         self.announced = announced
-        self.envelopes = announced.envelopes
+        self.records = announced.records
         self.disk = announced.disk
-        # The messages with a mark in hold/ or corrupt/. Messages (life_cycle.py) updates them when it changes a mark.
-        self.held = marked_messages(layout, "hold")
-        self.parked = marked_messages(layout, "corrupt")
-        # Messages that are gone while deliveries of them are in flight. Their numbers may be in use again.
-        self.absent: set[int] = set()
+        self.malformed: set[int] = set()  # Messages with a malformed file, until Messages parks them.
+        for message in marked_messages(layout, "hold"):
+            self.records.step(MessageEvent.MARKED, message)
+            self.records.note_order(message, None, unread=True)
+        for message in marked_messages(layout, "corrupt"):
+            self.records.step(MessageEvent.CORRUPT, message)
 
     def announced_message(self, message: int) -> AnnouncedMessage | None:
         """Return a message that is announced and has no files; None for every other."""
         return self.announced.get(message)
 
-    def classify_first(self, message: int, then: Then) -> bool:
-        """Return whether a message is announced; it is classified then, and `then` is called after that."""
-        if self.announced.get(message) is None:
+    def classify_first(self, message: int, why: MessageEvent) -> bool:
+        """Return whether a message is announced; it is classified then, and something waits for that."""
+        known = self.announced.get(message)
+        if known is None:
             return False
-        self.announced.classify(message, then)
+        known.awaited = True
+        self.announced.ask(known, why)
         return True
 
-    def count_start(self, message: int, recipients: int) -> None:
-        """Note that deliveries to so many recipients of a message are started."""
-        self.announced.started(message, recipients)
+    def is_marked(self, message: int) -> bool:
+        """Return whether a message has a mark in hold/ or corrupt/, or a malformed file."""
+        return self.records.state(message) in MARKED or message in self.malformed
+
+    def is_lost(self, message: int) -> bool:
+        """Return whether a message has left todo/ while deliveries of it are in flight. Its number may be in use again.
+        """
+        return self.records.state(message) is MessageState.LOST
 
     def load(self, message: int) -> tuple[bytes, int, int | None, bytes]:
         """Return (sender, birth in seconds, uid of the injector, submitter).
 
         The uid is None if it is not known, the submitter empty if there is none.
         """
-        known = self.envelopes.get(message)
+        known = self.records.facts(message)
         if known is not None:
             return known.sender, known.birth // 1_000_000, known.uid, known.submitter
         path = self.layout.hashed("info", message)
@@ -102,7 +111,7 @@ class Store:
         If the file does not exist, no recipients are left. With the first piece of a longer file its last byte is read
         as well: if a crash has truncated the file, FormatError is raised before any recipient is tried.
         """
-        known = self.envelopes.get(message)
+        known = self.records.facts(message)
         if known is not None:
             left = known.left.get(kind, [])
             if at:
@@ -150,11 +159,11 @@ class Store:
 
     def may_be_tried(self, message: int) -> bool:
         """Return whether a message is classified, and neither held nor parked. Raises OSError."""
-        return message not in self.held and message not in self.parked and not self.is_waiting_in_todo(message)
+        return not self.is_marked(message) and not self.is_waiting_in_todo(message)
 
     def due(self, message: int, kind: str) -> int | None:
         """Return the next attempt in whole seconds since the epoch, None if the channel has no recipients left."""
-        known = self.envelopes.get(message)
+        known = self.records.facts(message)
         if known is not None:
             return known.due if kind in known.left else None
         try:
@@ -204,7 +213,7 @@ class Store:
 
     def set_due(self, message: int, kind: str, when: int) -> None:
         """Set the next attempt on disk."""
-        self.envelopes.forget(message)
+        self.records.forget(message)
         os.utime(self.layout.hashed(kind, message), (when, when))
 
     def keep_due(self, message: int, kind: str, when: int) -> None:
@@ -213,9 +222,9 @@ class Store:
 
     def mark_done(self, message: int, kind: str, offsets: list[int]) -> None:
         """Mark recipients done. Not synced: a power cut may undo it, and repeat those recipients."""
-        if message in self.absent:
+        if self.is_lost(message):
             return
-        known = self.envelopes.get(message)
+        known = self.records.facts(message)
         if known is not None:
             known.mark_done(kind, offsets)
             if isinstance(known, AnnouncedMessage):
@@ -231,7 +240,7 @@ class Store:
     def finish_channel(self, message: int, kind: str) -> bool:
         """Remove the file of a channel that is done; return whether no other channel has recipients left."""
         other = "remote" if kind == "local" else "local"
-        known = self.envelopes.get(message)
+        known = self.records.facts(message)
         if known is not None:
             known.left.pop(kind, None)
             if not known.left or known.announced:
@@ -243,7 +252,7 @@ class Store:
     def has_failures(self, message: int) -> bool:
         """Return whether a message may have a file in bounce/."""
         # The envelope of a message with a failure is not kept.
-        return self.envelopes.get(message) is None and is_there(self.layout.bounce(message))
+        return self.records.facts(message) is None and is_there(self.layout.bounce(message))
 
     def drop(self, path: str) -> None:
         """Remove a file that may be gone already; queue-clean syncs the removal."""

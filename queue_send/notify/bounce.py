@@ -14,19 +14,15 @@ import os
 import select
 from heapq import heappop, heappush
 
-from queue_base.daemon.clock import Clock
-from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.reports.bounce_report import BounceFacts, compose_steps
-from queue_send.config import ConfigFiles
-from queue_send.events import Corrupt, Events, MayEnd
-from queue_send.log import Log
-from queue_send.loop import Shutdown, TimeBudget
+from queue_send.events import Happened
 from queue_send.messages.bounce_file import read_failures
-from queue_send.messages.message_files import Store
+from queue_send.messages.transitions import MessageEvent
 from queue_send.notify.notifier import Notifier, OwnMail, Steps, Task
 from queue_send.scheduler.retry import AGAIN_AFTER
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
 from queue_wire.format_error import FormatError
@@ -43,31 +39,9 @@ PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
 class Bouncer(Notifier):
     """A part of the loop: bounces to be injected, being injected, and to be tried again."""
 
-    def __init__(
-        self,
-        home: Home,
-        store: Store,
-        log: Log,
-        clock: Clock,
-        config: ConfigFiles,
-        disk: DiskThread,
-        budget: TimeBudget,
-        shutdown: Shutdown,
-        events: Events,
-    ) -> None:
-        super().__init__(home, store, log, clock, config, budget, shutdown, events, AT_ONCE)
-        self._disk = disk
+    def __init__(self, home: Home, parts: SharedParts) -> None:
+        super().__init__(home, parts, AT_ONCE)
         self._again: list[tuple[float, Task]] = []
-
-    def accept(self, message: int) -> bool:
-        """Have a bounce injected if a message, which has no recipients left, has failures; return whether it has.
-
-        Raises OSError.
-        """
-        if not self._store.has_failures(message):
-            return False
-        self._accept(message)
-        return True
 
     def again_at(self, message: int) -> float | None:
         """Return when a bounce that could not be injected is tried again; None for any other."""
@@ -105,7 +79,7 @@ class Bouncer(Notifier):
 
     def _unreadable(self, message: int, why: str) -> None:
         del self._tasks[message]
-        self._events.append(Corrupt(message, why))
+        self._events.append(Happened(MessageEvent.CORRUPT, message, why))
 
     def _compose(self, message: int, now: float) -> Steps:
         """Read the failures of a message, composes their bounce. Raises OSError, FormatError."""
@@ -158,4 +132,4 @@ class Bouncer(Notifier):
             self._store.drop(path)
         except OSError as error:
             self._log.warning(f"unable to remove {path}: {reason(error)}; queue-clean will")
-        self._events.append(MayEnd(message))
+        self._events.append(Happened(MessageEvent.BOUNCED, message))

@@ -20,18 +20,15 @@ from email.utils import formatdate
 from itertools import chain
 from typing import NamedTuple
 
-from queue_base.daemon.clock import Clock
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.reports.dsn import Dsn, Reported, compose_dsn, token
-from queue_send.config import ConfigFiles
-from queue_send.events import Events, MayEnd
-from queue_send.log import Log
-from queue_send.loop import Shutdown, TimeBudget
-from queue_send.messages.message_files import Store
+from queue_send.events import Happened
+from queue_send.messages.transitions import MessageEvent
 from queue_send.notify.notifier import Notifier, OwnMail, Steps
 from queue_send.scheduler.model import Attempt
 from queue_send.scheduler.retry import AGAIN_AFTER
+from queue_send.shared_parts import SharedParts
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
 from queue_wire.control.registry import QUEUELIFETIME
@@ -141,18 +138,8 @@ def is_notice_due(ages: tuple[int, ...], birth: int, last_notice: int, now: int)
 class DelayNotifier(Notifier):
     """A part of the loop: notices to be injected and being injected."""
 
-    def __init__(
-        self,
-        home: Home,
-        store: Store,
-        log: Log,
-        clock: Clock,
-        config: ConfigFiles,
-        budget: TimeBudget,
-        shutdown: Shutdown,
-        events: Events,
-    ) -> None:
-        super().__init__(home, store, log, clock, config, budget, shutdown, events, AT_ONCE)
+    def __init__(self, home: Home, parts: SharedParts) -> None:
+        super().__init__(home, parts, AT_ONCE)
         # Of messages in flight: by recipient, the text of its deferral.
         self._texts: dict[int, dict[bytes, bytes]] = {}
         self._sizes: dict[int, int] = {}  # Bytes of the texts of each message.
@@ -161,7 +148,6 @@ class DelayNotifier(Notifier):
         self._composed: dict[int, int] = {}
         # The time of the last notice of messages whose mess/B/I could not be changed.
         self._unwritten: dict[int, int] = {}
-        self._ended: set[int] = set()
         self._rest_until = 0.0
 
     def keep_text(self, attempt: Attempt, recipient: bytes, text: bytes, now: float) -> None:
@@ -177,7 +163,7 @@ class DelayNotifier(Notifier):
     def deferred(self, attempt: Attempt, now: float) -> None:
         """A message waits for its next attempt: has a notice injected if one is due."""
         if len(self._tasks) < WAITING_MAX and now >= self._rest_until and self._wanted(attempt, now):
-            self._accept(attempt.message)
+            self.accept(attempt.message)
         if not self.holds(attempt.message):
             self.forget(attempt.message)
 
@@ -187,11 +173,10 @@ class DelayNotifier(Notifier):
         self._room += self._sizes.pop(message, 0)
 
     def release(self, message: int) -> bool:
-        """Cancel the notice of a message that ends; return False if queue-enqueue has it: then MayEnd follows."""
+        """Cancel the notice of a message that ends; return False if queue-enqueue has it: then WRITTEN follows."""
         if not (self._tasks or self._children or self._sizes or self._composed or self._unwritten):
             return True  # The usual case: there is nothing about any message.
         if not self.drop(message):
-            self._ended.add(message)
             return False
         self.forget(message)
         self._composed.pop(message, None)
@@ -295,6 +280,4 @@ class DelayNotifier(Notifier):
     def _over(self, message: int) -> None:
         self._tasks.pop(message, None)
         self.forget(message)
-        if message in self._ended:
-            self._ended.discard(message)
-            self._events.append(MayEnd(message))
+        self._events.append(Happened(MessageEvent.WRITTEN, message))

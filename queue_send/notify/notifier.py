@@ -14,16 +14,11 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from queue_base.daemon.clock import Clock
 from queue_base.daemon.processes import command
 from queue_base.durable import write_all
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_send.config import ConfigFiles
-from queue_send.events import Events
-from queue_send.log import Log
-from queue_send.loop import Shutdown, TimeBudget
-from queue_send.messages.message_files import Store
+from queue_send.shared_parts import SharedParts
 from queue_wire.files.envelope import pack_enqueue
 from queue_wire.format_error import FormatError
 
@@ -75,26 +70,10 @@ class EnqueueProcess:
 class Notifier(ABC):
     """A part of the loop: mail to be composed, and being injected."""
 
-    def __init__(
-        self,
-        home: Home,
-        store: Store,
-        log: Log,
-        clock: Clock,
-        config: ConfigFiles,
-        budget: TimeBudget,
-        shutdown: Shutdown,
-        events: Events,
-        at_once: int,
-    ) -> None:
+    def __init__(self, home: Home, parts: SharedParts, at_once: int) -> None:
         self._home = home
-        self._store = store
-        self._log = log
-        self._clock = clock
-        self._config = config
-        self._budget = budget
-        self._shutdown = shutdown
-        self._events = events
+        self._store, self._log, self._clock, self._config = parts.store, parts.log, parts.clock, parts.config
+        self._budget, self._shutdown, self._events, self._disk = parts.budget, parts.shutdown, parts.events, parts.disk
         self._at_once = at_once
         self._waiting: deque[Task] = deque()
         self._preparing = 0
@@ -137,7 +116,7 @@ class Notifier(ABC):
     def _is_current(self, task: Task) -> bool:
         return self._tasks.get(task[0]) == task
 
-    def _accept(self, message: int) -> None:
+    def accept(self, message: int) -> None:
         """Have a mail about a message composed and injected, if there is none yet."""
         if message not in self._tasks:
             self._count += 1

@@ -42,6 +42,7 @@ CORRUPT = b"parked"
 BOUNCING = b"bounces"
 BOUNCE_DEFERRED = b"again"
 REMOVING = b"ends"
+LIFE = b"life"  # Not a cause: a state of the message, and what led to it.
 
 _SENTENCES = {
     UNKNOWN: "queue-send does not know this message",
@@ -81,6 +82,7 @@ _SENTENCES = {
     BOUNCING: "its bounce is being made",
     BOUNCE_DEFERRED: "its bounce could not be injected; next attempt at {time}",
     REMOVING: "finished; queue-clean is removing it",
+    LIFE: "{time} {reason}",
 }
 KINDS = frozenset(_SENTENCES)
 _CHANNELS = (b"", b"local", b"remote")
@@ -89,7 +91,7 @@ _CHANNELS = (b"", b"local", b"remote")
 class Cause(NamedTuple):
     """`channel` is local, remote, or empty for both; `time` is in seconds since the epoch; `nexthop` has no NUL.
 
-    That of CLASSIFY_FAILED and NOTHING_CLASSIFIED is a reason.
+    That of CLASSIFY_FAILED and NOTHING_CLASSIFIED is a reason, that of LIFE a state with its reason.
     """
 
     kind: bytes

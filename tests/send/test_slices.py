@@ -95,7 +95,7 @@ def test_a_message_of_many_slices_whose_recipients_are_all_done_ends(home: Home,
         loop.settle()
         for job in list(loop.jobs):
             loop.report(job, *[b"Kok"] * len(job.recipients))
-    assert loop.cleaner.holds(message)
+    assert loop.has_ended(message)
 
 
 def test_short_mail_is_started_while_a_long_message_is_being_loaded(
@@ -136,11 +136,11 @@ def test_a_message_that_is_held_while_it_is_loaded_is_not_tried_and_goes_on_afte
     assert loop.channel._load(loop.clock.now())
     loop.channel._load_step(loop.clock.now())
     assert loop.messages.is_loaded(message)
-    loop.messages.store.held.add(message)
+    loop.messages.hold_new(message)
     assert loop.messages.withdraw(message, loop.clock.now())
     loop.settle()
     assert loop.jobs == [] and not loop.messages.is_loaded(message)
-    loop.messages.store.held.discard(message)
+    loop.messages.release(message)
     assert loop.messages.make_due(message)
     loop.settle()
     assert loop.jobs
@@ -179,7 +179,7 @@ def test_a_long_file_with_garbage_in_it_is_parked_and_what_was_loaded_before_is_
         for job in list(loop.jobs):
             delivered += len(job.recipients)
             loop.report(job, *[b"Kok"] * len(job.recipients))
-    assert message in loop.messages.store.parked and not loop.messages.is_loaded(message)
+    assert loop.is_parked(message) and not loop.messages.is_loaded(message)
     assert 0 < delivered < 2500 and delivered % slices.RECIPIENTS_MAX == 0
     assert file(home, "corrupt", message).exists()
 
@@ -190,7 +190,7 @@ def test_a_long_file_that_a_crash_has_cut_is_parked_at_once(home: Home, loop: Lo
     os.truncate(path, path.stat().st_size - 5)
     loop.arrive(message)
     loop.settle()
-    assert loop.jobs == [] and message in loop.messages.store.parked
+    assert loop.jobs == [] and loop.is_parked(message)
 
 
 def test_what_is_known_of_a_slice_does_not_count_for_a_later_message_of_the_same_number(home: Home, loop: Loop) -> None:
@@ -252,5 +252,5 @@ def test_recipients_that_were_deferred_wait_while_others_of_the_message_wait_for
             again += job.recipients
             loop.report(job, b"Kok")
     assert sorted(again) == sorted(names)
-    assert loop.cleaner.holds(message)
+    assert loop.has_ended(message)
     assert loop.channel.scheduler._tried == {} and loop.channel.scheduler._tried_count == 0

@@ -42,8 +42,7 @@ def command(
     from queue_report.runtime.session import Sessions
 
     with make_progress() as progress, Sessions(master, settings) as sessions:
-        asked = settings if master is None else {**settings, "spark.master": master}
-        summary = build(Order(logs, lake, host, queue, expire, compact, asked, smtpd_log), sessions, progress)
+        summary = build(Order(logs, lake, host, queue, expire, compact, settings, smtpd_log), sessions, progress)
         progress.phase("ending")
     from queue_report.commands.summary import print_build
 

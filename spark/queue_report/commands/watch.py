@@ -106,8 +106,8 @@ def command(
     from queue_report.watch.watch import Watch
 
     clock = SystemClock()
-    order = Order(logs, lake, host, queue, expire, smtpd_log=smtpd_log)
-    work = LakeWork(order, Path(page) if page else None, memory, master, settings)
+    order = Order(logs, lake, host, queue, expire, settings=settings, smtpd_log=smtpd_log)
+    work = LakeWork(order, Path(page) if page else None, memory, master)
     print(f"status: watching {logs} for lake {lake}, every {every:g} s", flush=True)
     if Watch(work, clock, every, sys.stdout).run():
         sys.stdout.flush()

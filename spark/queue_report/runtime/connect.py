@@ -3,6 +3,7 @@
 Its executors, its memory and its Python are the server's. A session only sets what Spark SQL lets a session set.
 """
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,12 @@ SCHEME = "sc://"
 # How long (seconds) a server may take to answer. Spark's own client would try for ten minutes.
 PATIENCE = 20.0
 _EXTRA = "install it with bin/setup-suite DIRECTORY spark connect, then run this again"
+
+
+def connect_url(master: str | None, settings: Mapping[str, str]) -> str:
+    """Return the URL of the Connect server that is asked for, empty for none."""
+    asked = master or settings.get("spark.master") or os.environ.get("SPARK_REMOTE", "")
+    return asked if asked.startswith(SCHEME) else ""
 
 
 def connect(url: str, needed: Mapping[str, str], wanted: Mapping[str, str]) -> "SparkSession":

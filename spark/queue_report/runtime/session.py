@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from queue_base.errors import Permanent, Temporary
 from queue_report.runtime.archive import Archive, use_archive
-from queue_report.runtime.connect import SCHEME, connect
+from queue_report.runtime.connect import connect, connect_url
 from queue_report.runtime.executors import code_roots, cores, run_on_executors
 from queue_report.runtime.java import choose_java, say_how_java_ended
 from queue_report.runtime.progress import Progress
@@ -212,8 +212,7 @@ def _start(master: str | None, wanted: Mapping[str, str], make: bool) -> tuple["
     # It prints what is wrong with a statement as JSON, with Java's stack; we tell it ourselves.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     master = master or wanted.get("spark.master")
-    remote = master or os.environ.get("SPARK_REMOTE", "")
-    if remote.startswith(SCHEME):
+    if remote := connect_url(master, wanted):
         return connect(remote, NEEDED, wanted), False
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     archive = Archive()

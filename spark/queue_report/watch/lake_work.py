@@ -2,13 +2,13 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from queue_base.errors import Failure, Temporary, reason
 from queue_report.lake.build import Order, Summary, build
-from queue_report.runtime.connect import SCHEME
+from queue_report.runtime.connect import connect_url
 from queue_report.runtime.files import local_path
 from queue_report.runtime.progress import Progress
 from queue_report.runtime.session import Sessions
@@ -28,21 +28,18 @@ ENGINE_SHARE = 0.25
 class LakeWork:
     """See queue_report.watch.watch.Work. order.expire counts only when the lake is tidied.
 
-    memory: bytes, of all together.
+    memory: bytes, of all together. master: see queue_report.runtime.session.Sessions.
     """
 
-    def __init__(
-        self, order: Order, page: Path | None, memory: int, master: str | None, settings: Mapping[str, str]
-    ) -> None:
+    def __init__(self, order: Order, page: Path | None, memory: int, master: str | None) -> None:
         # A Connect server has a heap of its own.
-        remote = master is not None and master.startswith(SCHEME)
+        remote = connect_url(master, order.settings)
         heap = {} if remote else {"spark.driver.memory": f"{max(int(memory * HEAP_SHARE), HEAP_MIN) >> 20}m"}
-        asked = dict(settings) if master is None else {**settings, "spark.master": master}
-        self._order = dataclasses.replace(order, settings=asked)
+        self._order = order
         self._page = page
         self._memory = memory
         self._has_lake = False
-        self._sessions = Sessions(master, {**heap, **settings})
+        self._sessions = Sessions(master, {**heap, **order.settings})
 
     def build(self, tidy: bool) -> Summary:
         expire = self._order.expire if tidy else None
@@ -74,7 +71,8 @@ class LakeWork:
         from queue_report.reports.choice import open_engine
         from queue_report.reports.report import View
 
-        engine = open_engine(self._order.lake, sessions=self._sessions, memory=int(self._memory * ENGINE_SHARE))
+        memory = int(self._memory * ENGINE_SHARE)
+        engine = open_engine(self._order.lake, sessions=self._sessions, memory=memory, settings=self._order.settings)
         try:
             write_page(engine, page, View(), Progress())
         finally:

@@ -13,7 +13,6 @@ from queue_base.queue.layout import open_layout
 from queue_base.queue.removal import remove_messages
 from queue_send.admin.bounce_orders import RECIPIENTS_MAX
 from queue_send.admin.orders import Orders
-from queue_send.disk_retry import DiskRetry
 from queue_wire.admin.returning import RecipientSelector
 from queue_wire.admin.socket import DELETE, Request, Response
 from queue_wire.files.hold_mark import HoldMark, HoldOrder, order_mark
@@ -204,8 +203,8 @@ def test_a_deletion_ends_the_work_on_a_bounce_and_spares_the_next_message_of_the
         hold_marks.mark(layout, message, order_mark(HoldOrder.DELETE), commit)
         commit.sync()
         loop.messages.hold(message, HoldOrder.DELETE)
-        assert not loop.cleaner.holds(message), "it ends while its failures are being written"
-        while not loop.cleaner.holds(message):
+        assert not loop.has_ended(message), "it ends while its failures are being written"
+        while not loop.has_ended(message):
             loop.turn()
         assert not remove_messages(layout, [Removal(message)])
         loop.removed()
@@ -214,7 +213,7 @@ def test_a_deletion_ends_the_work_on_a_bounce_and_spares_the_next_message_of_the
         loop.settle()
         assert file(home, "remote", message).read_bytes() == b"of the next message"
         assert not file(home, "bounce", message).exists()
-        assert not loop.messages.is_returning(message) and not loop.cleaner.holds(message)
+        assert not loop.is_returning(message) and not loop.has_ended(message)
     finally:
         loop.close()
 
@@ -224,9 +223,7 @@ def test_a_bounce_that_waits_is_sent_if_the_disk_refuses_to_delete_its_message(h
     message = classified_message(home, sender=b"#@[]", remote=[b"a@c.example"])
     layout, loop = open_layout(home.queue), Loop(home)
     try:
-        orders = Orders(
-            loop.messages, loop.cleaner, loop.log, loop.clock, loop.config, DiskRetry(loop.log), lambda: None
-        )  # fmt: skip
+        orders = Orders(loop.messages, loop.parts, lambda: None)
         loop.arrive(message)
         loop.settle()
         loop.report(loop.jobs[0], b"Dno such user")
@@ -239,7 +236,7 @@ def test_a_bounce_that_waits_is_sent_if_the_disk_refuses_to_delete_its_message(h
         assert not loop.messages.bouncer.holds(message)
         loop.settle()
         assert [(reply.touched, len(reply.notes)) for reply in replies] == [(0, 1)]
-        assert not file(home, "bounce", message).exists() and loop.cleaner.holds(message)
+        assert not file(home, "bounce", message).exists() and loop.has_ended(message)
     finally:
         loop.close()
 
@@ -256,7 +253,7 @@ def test_an_order_to_bounce_all_takes_the_place_of_one_that_waits_to_bounce_some
         hold_marks.mark(layout, second, order_mark(HoldOrder.BOUNCE), commit)
         commit.sync()
         loop.messages.hold(second, HoldOrder.BOUNCE)
-        while loop.messages.is_returning(second):
+        while loop.is_returning(second):
             loop.turn()
         failures = file(home, "bounce", second).read_bytes()
         assert failures.count(b"<a@c.example>:") == failures.count(b"<b@d.example>:") == 1

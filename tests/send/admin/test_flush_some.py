@@ -9,6 +9,7 @@ import pytest
 from queue_base.home import Home
 from queue_send.delivery import partial_flush
 from queue_send.delivery.loading import RECIPIENTS_MAX
+from queue_send.messages.transitions import MessageEvent
 from queue_wire.admin.returning import RecipientSelector
 from queue_wire.files.recipients import unpack_recipients
 from support.processes.suite import wait_until
@@ -204,7 +205,7 @@ def test_more_messages_than_are_kept_are_refused(home: Home, monkeypatch: pytest
         selector = RecipientSelector(b"", b"c.example")
         assert loop.messages.takes_partial_flushes and loop.messages.make_some_due(messages[0], selector)
         assert not loop.messages.takes_partial_flushes
-        loop.messages.end(messages[0])
+        loop.messages.happened(MessageEvent.END, messages[0])
         assert loop.messages.takes_partial_flushes
     finally:
         loop.close()

@@ -20,8 +20,8 @@ from queue_base.queue.class_trees import make_class_tree
 from queue_base.queue.layout import Presence, open_layout
 from queue_base.queue.marks_file import LeftMarks, MarksFile
 from queue_send.admin.orders import CLASSIFY_WAIT, Orders
-from queue_send.disk_retry import DiskRetry
 from queue_send.messages import announced as module
+from queue_send.messages.transitions import MessageEvent, MessageState
 from queue_wire.admin.socket import HOLD, TROUBLE, Request, Response
 from queue_wire.files.hold_mark import HoldOrder, order_mark
 from queue_wire.files.marks import DoneMarks, identify
@@ -178,9 +178,9 @@ def test_a_record_does_not_say_that_the_log_has_lines_that_were_given_up(home: H
 def test_a_bounce_order_does_not_go_on_with_the_next_message_of_its_number(home: Home, loop: Loop) -> None:
     message = classified_message(home, remote=TWO)
     loop.messages.hold(message, HoldOrder.BOUNCE)
-    assert loop.messages.is_returning(message)
-    loop.messages.end(message)  # Its last recipients were just done, and its bounce was sent.
-    assert not loop.messages.is_returning(message)
+    assert loop.is_returning(message)
+    loop.messages.happened(MessageEvent.END, message)  # Its last recipients were just done, and its bounce was sent.
+    assert not loop.is_returning(message)
     loop.settle()
     assert remote_file(home, message).exists()  # It may be the next message's.
 
@@ -236,7 +236,7 @@ def test_a_delivery_that_ends_while_its_message_is_being_classified_is_marked_in
     home: Home, loop: Loop
 ) -> None:
     message = announce(home, loop)
-    loop.messages.store.classify_first(message, lambda _: None)
+    loop.classify(message)
     loop.settle()
     assert asked(loop) == [pack_request(ClassifyRequest(message, 0))]
     report(loop, TWO[1], b"Kdone")
@@ -259,7 +259,7 @@ def test_a_file_of_a_channel_that_is_done_and_that_the_disk_keeps_is_removed_lat
     notice = found._replace(recipients=[(REMOTE, TWO[0]), (LOCAL, TWO[1])])
     loop.messages.arrive(notice, loop.clock.now())
     loop.settle()
-    loop.messages.store.classify_first(message, lambda _: None)
+    loop.classify(message)
     loop.settle()
     report(loop, TWO[0], b"Kdone")
     write_files(home, notice._replace(recipients=notice.recipients[:1]))
@@ -293,7 +293,7 @@ def test_a_file_of_a_channel_that_is_done_and_that_the_disk_keeps_is_removed_lat
 
 def test_a_message_that_ends_while_it_is_being_classified_ends_after_that(home: Home, loop: Loop) -> None:
     message = announce(home, loop, TWO[:1])
-    loop.messages.store.classify_first(message, lambda _: None)
+    loop.classify(message)
     loop.settle()
     report(loop, TWO[0], b"Kdone")
     assert not loop.cleaner._asked
@@ -304,7 +304,7 @@ def test_a_message_that_ends_while_it_is_being_classified_ends_after_that(home: 
 def test_of_a_message_that_has_left_todo_nothing_more_is_tried(home: Home, loop: Loop) -> None:
     Path(home.control, "concurrencyremote").write_text("1\n")
     message = announce(home, loop)
-    loop.messages.store.classify_first(message, lambda _: None)
+    loop.classify(message)
     loop.settle()
     os.unlink(open_layout(home.queue).todo(message))
     loop.messages.answer(ClassifyAnswer(message, False))
@@ -488,12 +488,28 @@ def test_at_the_exit_nothing_is_done_for_a_message_whose_files_somebody_has_remo
 def test_a_message_on_hold_is_classified_and_not_started(home: Home, loop: Loop) -> None:
     message = queue_message(home, TWO)
     Path(open_layout(home.queue).hashed("hold", message)).write_bytes(b"why\n")
-    loop.messages.store.held.add(message)
+    loop.messages.hold_new(message)
     loop.messages.arrive(notice_of(home, message), loop.clock.now())
     loop.settle()
     assert asked(loop) == [pack_request(ClassifyRequest(message, 0))] and not loop.jobs
     classify(home, loop, message)
     assert not loop.jobs
+
+
+def test_a_message_that_is_released_while_it_is_being_classified_is_started(home: Home, loop: Loop) -> None:
+    message = queue_message(home, TWO)
+    mark = Path(open_layout(home.queue).hashed("hold", message))
+    mark.write_bytes(b"why\n")
+    loop.messages.hold_new(message)
+    loop.messages.arrive(notice_of(home, message), loop.clock.now())
+    mark.unlink()
+    loop.settle()
+    assert not loop.jobs
+    loop.messages.release(message)
+    loop.settle()
+    assert sorted(loop.jobs[0].recipients + loop.jobs[1].recipients) == TWO
+    classify(home, loop, message)
+    assert loop.messages.state(message) is MessageState.WAITING
 
 
 def test_new_mail_is_announced_left_or_classified(
@@ -543,7 +559,7 @@ def test_while_new_mail_is_left_it_is_soon_looked_whether_it_is_to_be_classified
     assert loop.sent == [ANNOUNCE, LEAVE]
     # The answers do not come: the disk refuses queue-todo the files.
     for message in waiting:
-        loop.messages.store.classify_first(message, lambda classified: None)
+        loop.classify(message)
     loop.settle()
     assert len(asked(loop)) == 4
     assert loop.announced.prepare(select.poll(), loop.clock.now()) <= 5.0
@@ -624,7 +640,7 @@ def test_two_failures_of_one_job_end_it_once(home: Home, loop: Loop) -> None:
 
 def test_deliveries_of_a_message_that_is_gone_do_not_mark_the_next_one_of_its_number(home: Home, loop: Loop) -> None:
     message = announce(home, loop)
-    loop.messages.store.classify_first(message, lambda _: None)
+    loop.classify(message)
     loop.settle()
     loop.messages.answer(ClassifyAnswer(message, False))
     # The number is used again.
@@ -648,7 +664,7 @@ def test_a_number_is_free_when_deliveries_of_a_message_that_is_gone_have_ended_o
     notice = notice._replace(recipients=[(LOCAL, b"joe@me.example.org"), notice.recipients[1]])
     loop.messages.arrive(notice, loop.clock.now())
     loop.settle()
-    loop.messages.store.classify_first(message, lambda _: None)
+    loop.classify(message)
     loop.settle()
     loop.messages.answer(ClassifyAnswer(message, False))
     loop.messages.arrive(notice, loop.clock.now())  # The next message of this number.
@@ -793,19 +809,18 @@ def test_what_has_ended_takes_no_memory_behind_a_message_that_is_not_started(hom
 
 def test_an_order_does_not_wait_for_ever_for_a_message_that_is_not_classified(home: Home, loop: Loop) -> None:
     layout, first, second = open_layout(home.queue), announce(home, loop), classified_message(home, remote=TWO)
-    orders = Orders(
-        loop.messages, loop.cleaner, loop.log, loop.clock, loop.config, DiskRetry(loop.log), lambda: None
-    )  # fmt: skip
+    orders = Orders(loop.messages, loop.parts, lambda: None)
     names = [pack_long_id(each, hold_marks.birth_of(layout, each) or 0) for each in (first, second)]
     replies: list[Response] = []
     now = loop.clock.now()
     orders.carry_out(Request(HOLD, b"ask Jo", [name.encode() for name in names]), replies.append, now)
-    orders.give_up(now + CLASSIFY_WAIT - 1)
+    orders.look_again(now + CLASSIFY_WAIT - 1)
     assert not replies and orders.wait(now) <= CLASSIFY_WAIT + 1
-    orders.give_up(now + CLASSIFY_WAIT + 1)
+    orders.look_again(now + CLASSIFY_WAIT + 1)
     loop.settle()
     (reply,) = replies
     assert reply.touched == 1 and hold_marks.is_marked(layout, "hold", second)
     assert [note.letter for note in reply.notes] == [TROUBLE] and names[0].encode() in reply.notes[0].text
     classify(home, loop, first)
+    orders.look_again(now)
     assert len(replies) == 1 and not hold_marks.is_marked(layout, "hold", first)

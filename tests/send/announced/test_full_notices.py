@@ -13,7 +13,7 @@ from queue_base.queue.layout import open_layout
 from queue_base.queue.removal import remove_messages
 from queue_send import cleaner, disk_retry
 from queue_send.admin.queries import Explainer
-from queue_send.messages.envelopes import BYTES_MAX
+from queue_send.messages.records import BYTES_MAX
 from queue_wire.admin.cause import CONCURRENCY_FULL, DISK_FAILED, IN_FLIGHT, REMOVALS_BEHIND
 from queue_wire.files.envelope import pack_info
 from queue_wire.files.hold_mark import HoldOrder
@@ -72,7 +72,7 @@ def test_a_deferred_message_is_read_from_its_files_at_the_next_attempt(home: Hom
     for job in list(loop.jobs):
         loop.report(job, b"Kdone" if job.recipients == TWO[:1] else b"Zlater")
     loop.settle()
-    assert loop.messages.store.envelopes.get(message) is None
+    assert loop.messages.store.records.get(message) is None
     loop.messages.flush(loop.clock.now())
     loop.settle()
     assert [job.recipients for job in loop.jobs] == [TWO[1:]]
@@ -101,13 +101,13 @@ def test_a_late_notice_that_waited_for_the_removal_of_its_message_is_not_one_abo
     assert not loop.messages.discover(message)
     loop.messages.all_found()
     loop.settle()
-    assert loop.cleaner.holds(message)
+    assert loop.has_ended(message)
     loop.messages.arrive(notice, loop.clock.now())
     loop.messages.none_late()
     remove_messages(open_layout(home.queue), [Removal(message)])
     os.write(loop._pipes[3][1], cleaning.REMOVED)
     loop.settle()
-    assert not loop.cleaner.holds(message)
+    assert not loop.has_ended(message)
     assert not loop.jobs
 
 
@@ -128,7 +128,7 @@ def test_a_notice_that_comes_after_an_order_has_ended_its_message_starts_nothing
         for job in list(loop.jobs):
             loop.report(job, b"Kdone")
         loop.settle()
-    assert loop.cleaner.holds(message) and loop.asked
+    assert loop.has_ended(message) and loop.asked
     remove_messages(open_layout(home.queue), [Removal(message)])
     os.write(loop._pipes[3][1], cleaning.REMOVED)
     loop.settle()
@@ -154,7 +154,7 @@ def test_nothing_of_a_deleted_message_is_started_while_queue_clean_has_still_to_
     loop.messages.arrive(arrived(home, message, *TWO), loop.clock.now())
     loop.settle()
     loop.messages.hold(message, HoldOrder.DELETE)
-    assert loop.cleaner.holds(message)
+    assert loop.has_ended(message)
     loop.channel.scheduler.apply_settings(settings)
     loop.messages.flush(loop.clock.now())
     loop.settle()
@@ -189,8 +189,8 @@ def test_the_submitter_is_the_same_by_the_notice_and_by_info_as_after_a_restart(
 
 
 def test_the_envelopes_that_are_kept_have_a_limit(home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_send.messages.envelopes.KEPT_MAX", 3)
-    envelopes = loop.messages.store.envelopes
+    monkeypatch.setattr("queue_send.messages.records.KEPT_MAX", 3)
+    envelopes = loop.messages.store.records
     notice = Arrived(1, 5, 18, b"a@b", [(LOCAL, b"x" * 100)])
     for message in range(5):
         envelopes.keep(notice._replace(message=message), 5)
@@ -200,7 +200,7 @@ def test_the_envelopes_that_are_kept_have_a_limit(home: Home, loop: Loop, monkey
     assert envelopes.get(9) is not None
     for message in range(10):
         envelopes.forget(message)
-    monkeypatch.setattr("queue_send.messages.envelopes.KEPT_MAX", 10**9)
+    monkeypatch.setattr("queue_send.messages.records.KEPT_MAX", 10**9)
     for message in range(200_000):
         envelopes.keep(notice._replace(message=message), 5)
     assert sum(envelopes.get(message) is not None for message in range(200_000)) < 100_000
@@ -210,12 +210,12 @@ def test_no_delivery_starts_while_too_many_messages_wait_for_their_removal(home:
     message = classified_message(home, remote=TWO)
     loop.settle()
     for number in range(1, cleaner.WAITING_MAX + 2):
-        loop.cleaner._held[number] = None
+        loop.cleaner._asked.append((Removal(number), 0.0))
     assert loop.channel.stopped == REMOVALS_BEHIND
     loop.arrive(message)
     loop.settle()
     assert not loop.jobs
-    del loop.cleaner._held[1]
+    loop.cleaner._asked.popleft()
     loop.settle()
     assert loop.jobs
 
@@ -256,7 +256,7 @@ def test_one_file_that_takes_no_mark_stops_nothing(home: Home, loop: Loop) -> No
 def test_the_envelopes_that_are_kept_have_a_limit_of_memory_whatever_the_length_of_their_addresses(
     home: Home, loop: Loop
 ) -> None:
-    envelopes = loop.messages.store.envelopes
+    envelopes = loop.messages.store.records
     tracemalloc.start()
     try:
         for message in range(1, 5000):
@@ -279,7 +279,7 @@ def test_a_notice_whose_files_cannot_be_read_yet_is_no_longer_a_full_one(
     def refuse(path: str) -> os.stat_result:
         raise OSError(5, "Input/output error")
 
-    loop.messages.store.held.add(message)  # Of an earlier message of this number, and gone from the disk.
+    loop.messages.hold_new(message)  # Of an earlier message of this number, and gone from the disk.
     with monkeypatch.context() as patched:
         patched.setattr(os, "lstat", refuse)
         loop.messages.arrive(arrived(home, message, *TWO), loop.clock.now())
@@ -315,7 +315,7 @@ def test_mail_beyond_what_a_destination_takes_is_not_loaded_before_mail_for_anot
 def test_the_destination_of_a_message_whose_envelope_is_not_kept_is_known_too(
     home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queue_send.messages.envelopes.KEPT_MAX", 0)
+    monkeypatch.setattr("queue_send.messages.records.KEPT_MAX", 0)
     arrive_all(home, loop, *[b"%d@full.example" % number for number in range(9)])
     loop.settle()
     assert [job.recipients for job in loop.jobs] == [[b"0@full.example"], [b"1@full.example"]]

@@ -18,8 +18,9 @@ from queue_base.queue.removal import remove_messages
 from queue_clean.sweep import OLD, sweep
 from queue_send.delivery import result_writer
 from queue_send.delivery.result_writer import ResultWriter, append_results
-from queue_send.events import Events, MayEnd
+from queue_send.events import Events, Happened
 from queue_send.log import Log
+from queue_send.messages.transitions import MessageEvent
 from queue_wire.files.last_result import FILE_MIN, LastResult, pack_header, pack_result, unpack_header, unpack_results
 from queue_wire.pipes.cleaning import ANY, Removal
 from support.processes.suite import wait_until
@@ -265,13 +266,13 @@ def test_a_message_ends_after_its_records_and_those_that_wait_are_dropped(home: 
     disk.writer.keep(writing, "remote", b"c", [(0, b"why")], 1.0)
     disk.writer.write()
     disk.writer.keep(waiting, "remote", b"c", [(0, b"why")], 1.0)
-    assert disk.writer.defer_end(writing)
-    assert not disk.writer.defer_end(waiting)
+    assert not disk.writer.release(writing)
+    assert disk.writer.release(waiting)
     assert not disk.events
     disk.work()
-    assert list(disk.events) == [MayEnd(writing)]
+    assert list(disk.events) == [Happened(MessageEvent.WRITTEN, writing)]
     assert read(disk.layout, writing) and not os.path.exists(disk.layout.hashed("last", waiting))
-    assert not disk.writer.defer_end(writing)
+    assert disk.writer.release(writing)
 
 
 def test_a_disk_that_hangs_costs_bounded_memory_and_nothing_else(

@@ -10,19 +10,24 @@ from pathlib import Path
 import pytest
 
 from queue_base.daemon.clock import Clock
+from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.queue.hold_marks import set_birth
 from queue_base.queue.layout import open_layout
 from queue_send.config import ConfigFiles
+from queue_send.counters import Counters
+from queue_send.disk_retry import DiskRetry
 from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
 from queue_send.messages.announced import Announced
 from queue_send.messages.message_files import Store
+from queue_send.messages.transitions import MessageEvent
 from queue_send.notify import delay as module
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt
+from queue_send.shared_parts import SharedParts
 from support.processes.forked import BIN
 from support.queues.home import make_home
 from support.queues.queued import classified_message, injected
@@ -51,7 +56,11 @@ class Place:
         config, shutdown = ConfigFiles(home, self.logger), Shutdown(self.logger)
         self.store = Store(self.layout, Announced(self.layout, self.logger, config, shutdown, lambda command: None))
         self.events = Events()
-        self.delays = DelayNotifier(home, self.store, self.logger, Clock(), config, TimeBudget(), shutdown, self.events)
+        parts = SharedParts(
+            self.store, self.logger, Clock(), config, DiskThread(), DiskRetry(self.logger), TimeBudget(), shutdown,
+            self.events, Counters(),
+        )  # fmt: skip
+        self.delays = DelayNotifier(home, parts)
         self.ended: list[int] = []
 
     def attempt(self, message: int, sender: bytes = b"a@example.org") -> Attempt:
@@ -93,7 +102,7 @@ def test_a_message_that_is_held_before_its_notice_is_composed_makes_none(home: H
     place, message = Place(home), old_message(home)
     place.delays.deferred(place.attempt(message), time.time())
     assert place.delays.holds(message)
-    place.store.held.add(message)
+    place.store.records.step(MessageEvent.MARKED, message)
     place.turn_until(lambda: not place.delays.holds(message))
     assert place.injected() == [] and place.log() == []
 

@@ -277,7 +277,6 @@ def test_a_failure_reader_gives_the_last_text_of_a_recipient_in_the_place_of_its
 
 def test_removals_and_bounces_that_failed_are_taken_up_a_part_at_a_time(home: Home, loop: Loop) -> None:
     for message in range(1000):
-        loop.cleaner._held[message] = None
         loop.cleaner._again.append((0.0, Removal(message)))
     loop.cleaner.run({}, loop.clock.now())
     assert len(loop.cleaner._asked) <= cleaner.ANSWERS_A_TURN
@@ -300,7 +299,7 @@ def test_a_message_that_cannot_be_read_is_parked_without_a_wait_for_the_disk(
     monkeypatch.setattr(os, "fsync", sync)
     loop.arrive(message)
     loop.settle()
-    assert message in loop.messages.store.parked and waits and "MainThread" not in waits
+    assert loop.is_parked(message) and waits and "MainThread" not in waits
     assert os.path.exists(open_layout(home.queue).hashed("corrupt", message))
 
 

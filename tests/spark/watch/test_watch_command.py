@@ -44,7 +44,8 @@ class Watched:
         return self._out.read_text().splitlines()
 
     def wait_for(self, beginning: str, times: int = 1) -> None:
-        wait_until(lambda: sum(1 for line in self.said() if line.startswith(beginning)) >= times, why=beginning)
+        # The first batch starts Spark, which takes a minute on a busy machine.
+        wait_until(lambda: sum(1 for line in self.said() if line.startswith(beginning)) >= times, 200.0, beginning)
 
 
 @pytest.fixture

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Failure, Permanent, Temporary
-from queue_report.lake.build import Summary
+from queue_report.lake.build import Order, Summary
 from queue_report.lake.lake import LaterLake
+from queue_report.watch import lake_work
 from queue_report.watch.clock import SystemClock, Wish
+from queue_report.watch.lake_work import LakeWork
 from queue_report.watch.memory import give_back, parse_size, resident
 from queue_report.watch.watch import IDLE, Watch, Work
+from support.spark.runner import InProcess
 
 
 class FakeClock:
@@ -269,3 +272,43 @@ def test_a_batch_s_warnings_are_said_once_while_they_stay_the_same() -> None:
     clock = FakeClock(300.0)
     said = run(clock, Warns(clock, lines=0))
     assert [line for line in said if line.startswith("warning")] == ["warning: mx1/q: cannot read @4000.s"]
+
+
+class Asked:
+    """What a watch asks a session and an engine for."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.settings: dict[str, str] = {}
+        self.engine: dict[str, object] = {}
+        patch.setattr(lake_work, "Sessions", self._begin)
+        patch.setattr("queue_report.reports.choice.open_engine", self._open)
+
+    def _begin(self, master: str | None, settings: dict[str, str]) -> InProcess:
+        self.settings = settings
+        return InProcess()
+
+    def _open(self, lake: str, **words: object) -> None:
+        self.engine = words
+        raise Permanent("enough")
+
+
+def test_a_connect_server_keeps_its_own_heap_however_it_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses a setting that is the server's."""
+    asked = Asked(monkeypatch)
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    LakeWork(Order("logs", "lake"), None, 2 << 30, None)
+    assert asked.settings == {"spark.driver.memory": "1024m"}
+    LakeWork(Order("logs", "lake"), None, 2 << 30, "sc://spark.example")
+    assert asked.settings == {}
+    monkeypatch.setenv("SPARK_REMOTE", "sc://spark.example")
+    LakeWork(Order("logs", "lake"), None, 2 << 30, None)
+    assert asked.settings == {}
+
+
+def test_the_page_of_a_lake_in_a_store_is_made_with_the_store_s_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, settings = Asked(monkeypatch), {"spark.queueReport.store.AWS_ENDPOINT_URL": "http://minio.example"}
+    with pytest.raises(Permanent, match="enough"):
+        LakeWork(Order("logs", "s3://mail", settings=settings), tmp_path / "page.html", 2 << 30, None).write_page()
+    assert asked.engine["settings"] == settings

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from queue_base.queue import marks_file, removal
-from queue_send.cleaner import Cleaner
 from queue_send.messages.announced import Announced
 from queue_send.messages.life_cycle import Messages
 from queue_todo.announcements import Announcements
@@ -77,7 +76,7 @@ LEFT_OUT: dict[str, list[Patch]] = {
     "begun": [(Pipeline, "__init__", _remember_no_begin)],
     "clear": [(removal, "_clear_marks", lambda layout, removals, failed: removals)],
     "gone": [(Announced, "removed", _nothing)],
-    "notice waits": [(Cleaner, "defer", _false)],
+    "notice waits": [(Messages, "_keep", _false)],
     "reserved": [(marks_file.MarksFile, "adopt", _none)],
 }
 

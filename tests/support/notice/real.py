@@ -43,6 +43,8 @@ from queue_base.queue.removal import finish_removals
 from queue_clean.sweep import sweep
 from queue_send.log import Log
 from queue_send.messages.bounce_file import FailedRecipient, append_failures
+from queue_send.messages.life_cycle import Messages
+from queue_send.messages.transitions import MessageState
 from queue_send.notify.bounce import Bouncer
 from queue_todo.notices import NoticePipe
 from queue_wire.admin import socket as wire
@@ -147,6 +149,21 @@ def can_read(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(0))
+
+
+def check_states(messages: Messages) -> None:
+    """After a turn the states of messages agree with what the parts of queue-send have of them."""
+    records = messages.store.records
+    found: dict[MessageState, set[int]] = {state: set() for state in MessageState}
+    for number, record in records._records.items():
+        found[record.state].add(number)
+    assert all(len(found[state]) == records.counts[state] for state in found if state is not MessageState.WAITING)
+    assert found[MessageState.BOUNCING] == set(messages.bouncer._tasks)
+    assert found[MessageState.RETURNING] <= set(messages._bounce_orders._waiting)
+    assert not any(messages.is_loaded(number) for number in found[MessageState.BOUNCING] | found[MessageState.ENDING])
+    announced = {number for number, record in records._records.items() if record.announced}
+    gone = found[MessageState.REMOVING]
+    assert announced - gone == set(messages.store.announced._messages) - gone
 
 
 class RealWorld:
@@ -370,11 +387,12 @@ class RealWorld:
         if self.send.may_exit():
             known = self._announced._messages
             left = [each for number, each in known.items() if is_there(self.layout.todo(number))]
-            self.unrecorded += any(each.waiting for each in left)
+            self.unrecorded += any(each.awaited for each in left)
             self.send.finish()
             self.exited = True
         else:
             self.send.turn()
+            check_states(self.send._messages)
 
     @property
     def losses(self) -> int:

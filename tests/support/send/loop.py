@@ -5,7 +5,6 @@ queue-remote takes jobs from the beginning, queue-local when the test says so.
 
 import os
 import select
-from functools import partial
 
 from queue_base.daemon.clock import Clock
 from queue_base.daemon.disk_thread import DiskThread
@@ -25,8 +24,10 @@ from queue_send.loop import Part, Shutdown, TimeBudget, WritingPart
 from queue_send.messages.announced import Announced
 from queue_send.messages.life_cycle import Messages
 from queue_send.messages.message_files import Store
+from queue_send.messages.transitions import MessageEvent, MessageState
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
+from queue_send.shared_parts import SharedParts
 from queue_wire.pipes.cleaning import REMOVED
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, unpack_job
@@ -52,26 +53,20 @@ class Loop:
         self._said = said
         self.sent: list[bytes] = []  # What queue-todo was told, but for PASSED.
         self.asked: list[bytes] = []  # PASSED, as often as it was asked.
-        self.announced = Announced(open_layout(home.queue), log, config, shutdown, self.sent.append)
+        self.announced = Announced(open_layout(home.queue), log, config, shutdown, self._send)
         store = Store(open_layout(home.queue), self.announced)
-        bouncer = Bouncer(home, store, log, self.clock, config, self.disk, budget, shutdown, events)
-        delays = DelayNotifier(home, store, log, self.clock, config, budget, shutdown, events)
+        parts = self.parts = SharedParts(
+            store, log, self.clock, config, self.disk, retry, budget, shutdown, events, Counters()
+        )  # fmt: skip
+        bouncer, delays, bounce_orders = Bouncer(home, parts), DelayNotifier(home, parts), BounceOrders(parts)
         results = ResultWriter(open_layout(home.queue), log, self.clock, self.disk, events)
-        bounce_orders = BounceOrders(store, log, config, self.disk, shutdown, events)
         self.cleaner = Cleaner(ids, answers, log, shutdown)
-        counters = Counters()
         channels = [
-            Channel(
-                kind, [DeliveryDaemon(kind, to, back)], store, delays, results, log, self.clock, config, self.disk,
-                budget, shutdown, events, self.cleaner, counters,
-            )
+            Channel(kind, [DeliveryDaemon(kind, to, back)], parts, delays, results, self.cleaner)
             for kind, to, back in (("local", local, back), ("remote", jobs, reports))
         ]
         self.channel = channels[1]
-        self.messages = Messages(
-            store, channels, bouncer, delays, results, bounce_orders, self.cleaner,
-            log, self.clock, config, self.disk, retry, events, partial(self.asked.append, PASSED), counters,
-        )
+        self.messages = Messages(parts, channels, bouncer, delays, results, bounce_orders, self.cleaner)
         self.shutdown = shutdown
         self._parts: list[Part] = [
             self.disk, self.announced.disk, *channels, bouncer, bounce_orders, self.cleaner, self.messages,
@@ -84,6 +79,25 @@ class Loop:
         os.set_blocking(self._jobs, False)
         os.set_blocking(given, False)
         os.write(self._reports, pack_ready(1000))
+
+    def _send(self, command: bytes) -> None:
+        (self.asked if command == PASSED else self.sent).append(command)
+
+    def has_ended(self, message: int) -> bool:
+        """Whether the end of a message is in the log, and queue-clean has not removed it yet."""
+        return self.messages.state(message) is MessageState.REMOVING
+
+    def is_parked(self, message: int) -> bool:
+        """Whether a message has a mark in corrupt/."""
+        return self.messages.state(message) is MessageState.PARKED
+
+    def is_returning(self, message: int) -> bool:
+        """Whether recipients of a message are being failed by an order."""
+        return self.messages.state(message) is MessageState.RETURNING
+
+    def classify(self, message: int) -> None:
+        """Have an announced message classified."""
+        assert self.messages.store.classify_first(message, MessageEvent.WANTED)
 
     def close(self) -> None:
         """Close what was opened."""

@@ -204,7 +204,7 @@ def watch(top: Path, minutes: int, log: Path, rotated: int | None = None) -> "su
 
 def run(top: Path, minutes: int, rotated: int = HOUR, pieces: int = 1) -> None:
     log = GrowingLog(top / "logs" / "mx1" / "q", rotated)
-    work = LakeWork(Order(str(top / "logs"), str(top / "lake")), None, 2 << 30, None, {})
+    work = LakeWork(Order(str(top / "logs"), str(top / "lake")), None, 2 << 30, None)
     work._sessions = InProcess()  # type: ignore[assignment]
     clock = LogClock(log, minutes, pieces)
     print(f"begun: {log.minute()}", flush=True)
