@@ -362,10 +362,7 @@ def _is_finished(layout: Layout, listed: ListedRemoval, when: int) -> bool:
     # have times of whole seconds. A file that is older than the list is the one that was listed: a number is used again
     # only after the list was written, and both times come from the same clock of the kernel, which is behind by a tick.
     coarse = not (found.st_mtime_ns % 1_000_000_000 and found.st_ctime_ns % 1_000_000_000)
-    if listed.identity is None:
-        known = listed.birth == birth_by(found)
-    else:
-        known = listed.identity == _identity(found)
+    known = listed.birth == birth_by(found) if listed.identity is None else listed.identity == _identity(found)
     return known and not coarse and found.st_ctime_ns < when
 
 
