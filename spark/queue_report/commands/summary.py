@@ -2,7 +2,6 @@
 
 from queue_base.errors import Temporary, complain
 from queue_report.lake.build import Summary, describe_lines
-from queue_report.match.matcher import UNMATCHED
 
 # The name of lines that could not be read, among the kinds.
 UNREADABLE = "quarantine"
@@ -16,7 +15,7 @@ def print_build(summary: Summary) -> None:
     for warning in summary.warnings:
         complain("queue-report", f"warning: {warning}")
     print(describe_build(summary))
-    if any(f": {UNMATCHED} " in warning for warning in summary.warnings):
+    if summary.unmatched:
         raise Temporary("unable to match every queue, see the warnings; the others are in the lake")
 
 

@@ -71,8 +71,9 @@ class Order:
 class Summary:
     """What a build did: lines read by kind (see docs/logs.md), files and bytes, rows added by table, files dropped.
 
-    warnings: logs that could not be read, or are out of order. version: of the lake after it. application: the id of
-    Spark's, and tasks: how many its stage had; where nothing was new there was none.
+    warnings: logs that could not be read, or are out of order. unmatched: the rules failed on a line. version: of the
+    lake after it. application: the id of Spark's, and tasks: how many its stage had; where nothing was new there was
+    none.
     """
 
     files: int = 0
@@ -84,6 +85,7 @@ class Summary:
     compacted: int = 0
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
+    unmatched: bool = False
     version: int = 0
     application: str = ""
     tasks: int = 0
@@ -294,6 +296,7 @@ def _sum_up(summary: Summary, results: Sequence[StreamResult], known: Mapping[St
     for one in sorted(results, key=lambda one: one.stream):
         if one.trouble:
             summary.warnings.append(f"queue {one.stream[1]} of host {one.stream[0]} is left as it was: {one.trouble}")
+            summary.unmatched |= one.unmatched
             continue
         summary.warnings += one.warnings
         summary.files += one.files

@@ -97,10 +97,13 @@ class Lake:
 
     def history(self) -> list[tuple[int, str, str]]:
         """Return the versions that can be read: number, when it was made (ISO 8601, UTC), and what was done, newest
-        first."""
+        first. Raises OSError."""
+        try:
+            versions = self.delta.history()
+        except (DeltaError, OSError) as error:
+            raise as_os_error(error) from error
         return [
-            (one["version"], _when(one["timestamp"]), one.get(_DONE) or one["operation"].lower())
-            for one in self.delta.history()
+            (one["version"], _when(one["timestamp"]), one.get(_DONE) or one["operation"].lower()) for one in versions
         ]
 
     def commit(self, written: Iterable[Written], removed: Iterable[str], done: str) -> "Lake":

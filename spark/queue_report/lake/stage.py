@@ -23,7 +23,7 @@ from queue_report.lake.lake import Written, date_of
 from queue_report.logs.reading import Reading
 from queue_report.logs.streams import SourceError, Stream
 from queue_report.match import Matcher, State
-from queue_report.match.matcher import BUGS, UNMATCHED, Unmatched, name_bug
+from queue_report.match.matcher import BUGS, Unmatched, name_bug
 from queue_report.match.repeats import Prints, Times
 from queue_report.match.rows import fill
 from queue_report.runtime.files import Files
@@ -57,7 +57,7 @@ class StreamResult:
     """What became of a stream. counts: lines read by kind; heads: the hashes that its files are known by.
 
     trouble: why it could not be read; then nothing of it was written, and it stays as it was. missing: its logs are
-    not there, or no logs; else the trouble may pass.
+    not there, or no logs; else the trouble may pass. unmatched: the rules failed on a line, which is a bug.
     """
 
     stream: Stream
@@ -68,6 +68,7 @@ class StreamResult:
     warnings: list[str] = field(default_factory=list)
     trouble: str = ""
     missing: bool = False
+    unmatched: bool = False
     # Whether there is a new state; without one, nothing is new.
     changed: bool = False
 
@@ -130,9 +131,9 @@ def _match(stage: Stage, task: StreamTask, pending: pa.Table | None, writer: Row
     except _Unreadable as error:
         return StreamResult(task.stream, trouble=str(error), missing=error.missing)
     except Unmatched as error:
-        return StreamResult(task.stream, trouble=str(error))
+        return StreamResult(task.stream, trouble=str(error), unmatched=True)
     except BUGS as error:
-        return StreamResult(task.stream, trouble=f"{UNMATCHED} it: {name_bug(error)}")
+        return StreamResult(task.stream, trouble=f"unable to match it: {name_bug(error)}", unmatched=True)
     result.changed, result.counts = True, dict(+matcher.counts)
     result.heads = sorted({one[2] for one in after["files"].values() if one[2]})
     counts = Counter(task.state.get("counts", {})) + matcher.counts

@@ -17,8 +17,6 @@ from queue_report.match.stamps import IS_STAMPED
 from queue_report.match.state import State
 from queue_report.match.text import escape
 
-# How the trouble of a stream begins that is a bug here, not a log that cannot be read.
-UNMATCHED = "unable to match"
 # What a rule raises that fails on what it was given.
 BUGS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, AssertionError)
 
@@ -27,7 +25,7 @@ class Unmatched(Exception):
     """A line that the rules fail on: a bug. It costs its stream, and the others go on."""
 
     def __init__(self, line: bytes, error: Exception) -> None:
-        super().__init__(f"{UNMATCHED} line {escape(line[:400]).decode()}: {name_bug(error)}")
+        super().__init__(f"unable to match line {escape(line[:400]).decode()}: {name_bug(error)}")
 
 
 def name_bug(error: Exception) -> str:

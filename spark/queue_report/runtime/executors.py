@@ -3,6 +3,7 @@
 import atexit
 import os
 import pickle
+import re
 import shutil
 import tempfile
 import zipfile
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 # What executors run of ours, and what that needs beside pyspark.
 PACKAGES = ("queue_base", "queue_wire", "queue_report")
-NEEDED = ("numpy", "pyarrow", "deltalake")
+NEEDED = ("numpy", "pandas", "pyarrow", "deltalake")
 # A setting: how many tasks run at once, where Spark's first answer is wrong, as with executors that begin on demand.
 TASKS = "spark.queueReport.tasks"
 # More rows than any cluster has cores, so that each of Spark's default partitions has some.
@@ -129,8 +130,8 @@ def _prepare(session: "SparkSession") -> int:
     except Exception as error:
         if "PYTHON_VERSION_MISMATCH" in str(error) or "different minor version" in str(error):
             why = "their Python is of another version than the driver's; set PYSPARK_PYTHON, or ship an environment"
-        elif "No module named 'pyarrow'" in str(error):
-            why = "their Python lacks pyarrow; install it there, or ship an environment"
+        elif lacking := re.search(r"No module named '(\w+)'|(\w+) >= \S+ must be installed", str(error)):
+            why = f"their Python lacks {lacking[1] or lacking[2].lower()}; install what docs/cluster.md names"
         else:
             raise
         raise Permanent(f"unable to match logs on Spark's executors: {why} (docs/cluster.md)") from error
