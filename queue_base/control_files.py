@@ -4,7 +4,7 @@ A file that cannot be used never changes what a running daemon does: the values 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from queue_base.control import check_modes, me_in, read_control, unable_to_parse
 from queue_base.errors import Temporary
@@ -68,7 +68,8 @@ class ControlValues:
 
     def __getitem__(self, file: ControlFile[Value]) -> Value:
         """Return the value of a file that was read."""
-        return cast(Value, self._values[file.name])
+        value: Value = self._values[file.name]
+        return value
 
     def parsed(self, file: ControlFile[Any], unpack: Callable[[bytes], Value]) -> Value | None:
         """Return what a parser of the program's own makes of a file, None without it. Raises Temporary."""

@@ -23,7 +23,8 @@ from collections.abc import Callable
 from functools import partial
 
 from queue_base.accounts import Owner, become_queue_owner, queue_owner
-from queue_base.control import read_control, read_me, read_value
+from queue_base.control import read_me, read_value
+from queue_base.control_files import kept_by, read_contents
 from queue_base.daemon.inherited_sockets import take_inherited
 from queue_base.daemon.lock import take_intakemutex
 from queue_base.daemon.log_limit import LimitedLog
@@ -171,7 +172,7 @@ class Intake:
     def _reread(self) -> bytes:
         """Read the control files; return what is in force, and why they were refused (queue_wire.admin.settings)."""
         try:
-            contents = {name: read_control(self._home, name) for name in ("databytes", "intake")}
+            contents = read_contents(self._home, kept_by("queue-intake"))
         except Temporary:
             contents = self._contents  # The readers below say why.
         fault = self._entrance.reread()

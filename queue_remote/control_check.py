@@ -1,4 +1,4 @@
-"""Checks queue-remote's control files, for `queuectl config`: those whose formats only queue-remote knows.
+"""Checks queue-remote's control files, for `queuectl config`: those that have secrets or name them.
 
 `queue-remote --check` prints a line for each fault of the home's files, `NAME TAB WHY`. `queue-remote --check NAME`
 checks the contents on fd 0 as if they were in control/NAME. Nothing is connected to, and no secret is printed.
@@ -10,34 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from queue_base.control import read_control
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_remote.config import unpack_choices, unpack_name, unpack_program, unpack_source
 from queue_remote.message.arc_key import read_arc_key, unpack_arc
 from queue_remote.message.dkim_keys import read_keyring, unpack_keys
 from queue_remote.smtpauth import read_logins, unpack_logins
-from queue_remote.tls.tlspolicy import unpack_policies
-from queue_wire.control.lines import unpack_line
-from queue_wire.control.nameservers import unpack_resolver
-from queue_wire.format_error import FormatError, InLine
+from queue_wire.format_error import FormatError
 
 FILE_MAX = 1 << 20  # Bytes of contents on fd 0.
 
 
-def _check_me(data: bytes) -> None:
-    with InLine(1):
-        unpack_name(unpack_line(data))
-
-
-CHECKS: Mapping[str, Callable[[bytes], object]] = {
-    "me": _check_me,
-    "helohost": lambda data: unpack_choices(data, unpack_name, b""),
-    "outgoingip": lambda data: unpack_choices(data, unpack_source, None),
-    "resolver": unpack_resolver,
-    "tlspolicy": unpack_policies,
-    "smtpauth": unpack_logins,
-    "dkim": unpack_keys,
-    "arc": unpack_arc,
-    "remoteprogram": lambda data: unpack_choices(data, unpack_program, unpack_program(b"")),
-}
+CHECKS: Mapping[str, Callable[[bytes], object]] = {"smtpauth": unpack_logins, "dkim": unpack_keys, "arc": unpack_arc}
 
 
 def check_contents(name: str, data: bytes) -> str:

@@ -27,7 +27,8 @@ from queue_remote.route.unroutable import Unroutable, shown
 from queue_remote.setup import Setup, read_setup
 from queue_remote.tls.mta_sts import StsCache, StsFound
 from queue_remote.tls.planner import TlsPlanner, policy_domain
-from queue_remote.tls.tlspolicy import Use
+from queue_wire.control.registry import REMOTEPROGRAM
+from queue_wire.control.tlspolicy import Use
 from queue_wire.pipes.report import PERMANENT
 
 _PATTERNS_SHOWN = 8
@@ -72,7 +73,7 @@ def _describe_options(setup: Setup, nexthop: bytes, route: Route) -> list[str]:
         lines += [f"auth: as {shown(user).decode()} (control/smtpauth)" for user in users]
     except Unroutable:
         lines.append(f"auth: control/smtpauth is not used: {setup.logins.fault}")
-    words = () if b"@" in nexthop else setup.config.programs.choose(b"", nexthop)
+    words = () if b"@" in nexthop else setup.config.values[REMOTEPROGRAM].choose(b"", nexthop)
     if words:
         lines.append(f"program: {b' '.join(map(shown, words)).decode()} delivers it (control/remoteprogram)")
     return lines

@@ -6,10 +6,12 @@ Mail with equal options may share a transaction and a connection; they have the 
 from collections import OrderedDict
 from typing import NamedTuple
 
-from queue_remote.config import RemoteConfig, SourceAddresses
+from queue_remote.config import RemoteConfig
 from queue_remote.smtpauth import Logins
+from queue_wire.control.choices import SourceAddresses
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.localroutes import find_local_route
+from queue_wire.control.registry import LOCALROUTES, OUTGOINGIP, REMOTEPROGRAM
 from queue_wire.control.smtproutes import find_nexthop
 
 KEPT_MAX = 10_000
@@ -52,7 +54,8 @@ class OptionChoices:
     def __init__(self, config: RemoteConfig, logins: Logins) -> None:
         self._config = config
         self._logins = logins
-        self._by_sender = any(file.senders for file in (config.helohost, config.outgoingip, config.programs))
+        values = config.values
+        self._by_sender = bool(config.helohost.senders or values[OUTGOINGIP].senders or values[REMOTEPROGRAM].senders)
         # By domain, and by the sender's domain if a file has a line for one.
         self._found: OrderedDict[bytes | tuple[bytes, bytes], ConnectionKey] = OrderedDict()
         self._keys: OrderedDict[DeliveryOptions, ConnectionKey] = OrderedDict()
@@ -80,9 +83,9 @@ class OptionChoices:
     def _choose(self, sender: bytes, domain: bytes) -> DeliveryOptions:
         config = self._config
         if b"@" in domain:
-            servers = find_local_route(config.local_routes, domain)
+            servers = find_local_route(config.values[LOCALROUTES], domain)
             domain = domain.rpartition(b"@")[2]
-            helohost, source = config.helohost.choose(sender, domain), config.outgoingip.choose(sender, domain)
+            helohost, source = config.helohost.choose(sender, domain), config.values[OUTGOINGIP].choose(sender, domain)
             return DeliveryOptions(b"" if servers is None else servers.name, True, None, None, helohost, source, ())
         name, relayed = find_nexthop(config.routes, domain)
         tlspolicy = login = None
@@ -91,6 +94,6 @@ class OptionChoices:
             tlspolicy = find_key(config.tlspolicy, domain) if config.tlspolicy else None
             login = self._logins.key(domain)
         helohost = config.helohost.choose(sender, domain)
-        source = config.outgoingip.choose(sender, domain)
-        program = config.programs.choose(sender, domain)
+        source = config.values[OUTGOINGIP].choose(sender, domain)
+        program = config.values[REMOTEPROGRAM].choose(sender, domain)
         return DeliveryOptions(name, relayed, tlspolicy, login, helohost, source, program)

@@ -4,7 +4,7 @@
     nexthop:/path/program [argument ...]       mail for that nexthop, or of that sender's domain
     nexthop:                                   mail for that nexthop is delivered by queue-remote
 
-Keys are those of queue_remote.config.Choices. Words are separated by spaces; there is no shell. The program gets host,
+Keys are those of queue_wire.control.choices. Words are separated by spaces; there is no shell. The program gets host,
 sender and recipients after its own words, the message on fd 0, and writes its reports (qmail-remote(8)) to fd 1; it
 must exit 0. It runs in its own session, in the home, with QUEUE_HOME set. If it cannot be started, crashes, exits with
 another code (qmail-rspawn would bounce the mail then), reports nothing, or exceeds its time, the mail is deferred with

@@ -25,7 +25,7 @@ from queue_remote.smtpauth import Logins, read_logins
 from queue_remote.tls.mta_sts import StsCache
 from queue_remote.tls.planner import TlsPlanner
 from queue_wire.admin.settings import pack_in_force
-from queue_wire.control.registry import LONGLINES
+from queue_wire.control.registry import LOCALROUTES, LONGLINES, RESOLVER
 
 CHECK_SECONDS = 1.0
 OF_SECRETS = ("smtpauth", "dkim", "arc")
@@ -56,7 +56,8 @@ class Setup:
         self.keyring = keyring
         self.arc = arc
         self.conversions = conversions
-        self.router = Router(config.me, config.routes, config.resolver, config.local_routes, config.on_demand)
+        resolver, local_routes = config.values[RESOLVER], config.values[LOCALROUTES]
+        self.router = Router(config.me, config.routes, resolver, local_routes, config.on_demand)
         self.tls_planner = TlsPlanner(config.tlspolicy, self.router, sts)
         self.signing = Signing(keyring)
         self.sealing = Sealing(arc, config.me, self.router)

@@ -357,7 +357,7 @@ class SmtpClient:
         """Whether `begin` may be called now."""
         if self.state is _END:
             # The reply to a final dot may be loose if no other is awaited with it.
-            return len(self._awaited) == 1 and self.pipelines and not self._lmtp and not self._reader.loose
+            return len(self._awaited) == 1 and self.pipelines and not self._lmtp
         return self.state is _READY
 
     @property
@@ -696,7 +696,12 @@ class SmtpClient:
         if not self._awaited:
             # RFC 5321 section 4.1.1.4 has the server forget the recipients; not all do so after a refusal.
             self._recipients_kept = not accepted
-            return _READY
+            if not self._reader.loose:
+                return _READY
+            # The rest of such a reply may come late, and would be taken for one to the next message's commands.
+            self._out.append(b"QUIT\r\n")
+            self.state = _QUIT
+            return self.state
         # RSET is sent.
         self._recipients_kept = False
         return self._awaited[0] if self._current is not None else self._fail(Problem.WITHDRAWN)

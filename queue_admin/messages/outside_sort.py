@@ -15,7 +15,9 @@ def sort_outside(keys: Iterable[Keyed]) -> Iterator[Keyed]:
     try:
         with closing(sqlite3.connect("")) as base:
             base.execute("CREATE TABLE keys (key, message)")
-            base.executemany("INSERT INTO keys VALUES (?, ?)", keys)
+            # A file may have any time, and SQLite takes no integer of more than 64 bits.
+            rows = ((key if isinstance(key, bytes) else float(key), message) for key, message in keys)
+            base.executemany("INSERT INTO keys VALUES (?, ?)", rows)
             yield from base.execute("SELECT key, message FROM keys ORDER BY key, message")
     except sqlite3.Error as error:
         raise Temporary(f"unable to sort in a temporary file: {error}") from error

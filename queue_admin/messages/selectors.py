@@ -12,7 +12,7 @@ from queue_admin.messages.last_results import last_texts
 from queue_admin.messages.survey import Snapshot, read_head
 from queue_base.errors import Usage
 from queue_base.queue.layout import Layout
-from queue_wire.address import address_key, domain_of, strip_prepend
+from queue_wire.address import address_key, bounce_recipient, domain_of, strip_prepend
 from queue_wire.admin.returning import RecipientSelector
 
 HEADER_MAX = 65536  # Bytes of a message in which the subject is looked for, and of a sender.
@@ -95,7 +95,7 @@ class Selectors(NamedTuple):
             return True
         if sender is None or (self.sender is not None and address_key(sender) != self.sender):
             return False
-        return self.sender_domain is None or domain_of(sender) == self.sender_domain
+        return self.sender_domain is None or domain_of(bounce_recipient(sender)) == self.sender_domain
 
     def fits_size(self, size: int) -> bool:
         """Return whether a message of so many bytes may match."""

@@ -15,6 +15,7 @@ from queue_admin.messages.selectors import HEADER_MAX, Selectors, find_subject
 from queue_admin.messages.survey import HASHED_KINDS
 from queue_base.errors import Temporary, reason
 from queue_base.queue.layout import Layout
+from queue_wire.address import VERP_SUFFIX
 from queue_wire.files.envelope import SUBMITTER_BYTES, pack_info
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
@@ -257,8 +258,8 @@ def _may_have(data: bytes, needles: list[bytes]) -> bool:
 
 
 def _may_be_other_form(data: bytes) -> bool:
-    """Return whether an address in records may have a domain with U-labels or a final dot."""
-    return b".\0" in data or not data.isascii()
+    """Return whether an address in records may have a domain with U-labels or a final dot, or is a VERP sender."""
+    return b".\0" in data or VERP_SUFFIX + b"\0" in data or not data.isascii()
 
 
 def _ends_of_recipient(selectors: Selectors) -> list[bytes]:

@@ -51,9 +51,7 @@ from queue_wire.control.srs_domain import unpack_srs_domain
 from queue_wire.format_error import FormatError, LineError, quoted
 
 # The files whose contents only queue-remote can check.
-OF_REMOTE = frozenset(
-    ("me", "helohost", "outgoingip", "resolver", "tlspolicy", "smtpauth", "dkim", "arc", "remoteprogram")
-)
+OF_REMOTE = frozenset(("smtpauth", "dkim", "arc"))
 _MAKE_SECRET = "`openssl rand -hex 32 | queuectl config set srssecrets -` makes a secret"
 PATIENCE = 60.0  # Seconds for queue-remote.
 # Files that name others, the first four keys and certificates, the names of which end so.
@@ -156,10 +154,10 @@ def _fault(name: str, error: FormatError) -> ControlFault:
 
 def _unreadable(name: str, error: Temporary) -> ControlFault:
     """Return the fault for what a reader has said; the file is named once."""
-    if isinstance(error.__cause__, FormatError):
-        return _fault(name, error.__cause__)
-    if isinstance(error.__cause__, OSError):
-        return ControlFault(name, None, f"unable to read it: {reason(error.__cause__)}")
+    if isinstance(error.__context__, FormatError):
+        return _fault(name, error.__context__)
+    if isinstance(error.__context__, OSError):
+        return ControlFault(name, None, f"unable to read it: {reason(error.__context__)}")
     return ControlFault(name, None, str(error))
 
 

@@ -28,6 +28,7 @@ FILE_MODE = 0o600
 HELD_BIT = stat.S_ISVTX
 # The bit of a file in info/ that has the record of a class, so that queue-send reads no other file in info/ at start.
 CLASS_BIT = stat.S_ISVTX
+BIRTH_MAX = 2**62 - 1
 PRIORITY = "priority"  # The directory of the trees of the classes.
 LOOK_SECONDS = 1.0  # Between looks whether a tree was made since.
 
@@ -243,11 +244,11 @@ def _is_flat(queue: str, kind: str, split: int) -> bool:
 
 
 def birth_by(found: os.stat_result) -> int:
-    """Return the birth that a message's file says, in microseconds since the epoch; no birth is before it.
+    """Return the birth that a message's file says, in microseconds since the epoch: 0 to BIRTH_MAX.
 
-    A clock that was wrong, or a backup, may have set such a time.
+    A clock that was wrong, or a backup, may have set any time. Pipes and long ids have no room for larger ones.
     """
-    return max(0, found.st_mtime_ns // 1000)
+    return min(max(0, found.st_mtime_ns // 1000), BIRTH_MAX)
 
 
 def is_there(path: str) -> bool:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from queue_base.durable import Commit, count_waits, read_file, run_in_threads, write_all
-from queue_base.queue.layout import FILE_MODE, Layout, Presence, is_there
+from queue_base.queue.layout import FILE_MODE, Layout, Presence, birth_by, is_there
 from queue_base.queue.marks_file import clear_messages, clear_slots, open_marks
 from queue_base.safe_open import UnsafePath
 from queue_wire.format_error import FormatError
@@ -362,10 +362,7 @@ def _is_finished(layout: Layout, listed: ListedRemoval, when: int) -> bool:
     # have times of whole seconds. A file that is older than the list is the one that was listed: a number is used again
     # only after the list was written, and both times come from the same clock of the kernel, which is behind by a tick.
     coarse = not (found.st_mtime_ns % 1_000_000_000 and found.st_ctime_ns % 1_000_000_000)
-    if listed.identity is None:
-        known = listed.birth == found.st_mtime_ns // 1000
-    else:
-        known = listed.identity == _identity(found)
+    known = listed.birth == birth_by(found) if listed.identity is None else listed.identity == _identity(found)
     return known and not coarse and found.st_ctime_ns < when
 
 

@@ -651,8 +651,7 @@ class GroupCommit:
                 do(message)
             except QueueTrouble as error:
                 self._failure = self._failure or error
-                # Compiled code has no __cause__.
-                cause = error.__cause__ or error.__context__
+                cause = error.__context__
                 alone = isinstance(cause, OSError) and cause.errno in _SURELY_NOT
                 if not (alone and self._others_go_on):
                     break

@@ -29,6 +29,7 @@ REASONS_MAX = 500_000  # Bytes of reasons in each of the two lists of a report.
 STEP = 20  # Recipients of one piece of work. One takes at most some 40 microseconds.
 PIECE_MAX = 65536  # Bytes of a piece of the report, or little more.
 LEFT_OUT = b"Reason left out."
+LAST_DATE = 253402300799  # The end of the year 9999.
 WORD_MAX = 60  # Bytes of the text of an encoded word, which may have 75 in all (RFC 2047 section 2).
 
 # All lines of a reply; the reply that refused, if there is one.
@@ -133,9 +134,14 @@ def token(value: bytes) -> bytes:
     return value[:LINE_MAX].translate(_TOKEN)
 
 
+def dsn_date(seconds: int) -> bytes:
+    """Return a time as a field has it: a file may be of any time, and what no field can have is the nearest one."""
+    return formatdate(min(max(0, seconds), LAST_DATE)).encode()
+
+
 def _head(facts: Dsn, boundary: bytes) -> bytes:
     head = [
-        b"Date: " + formatdate(facts.now).encode(),
+        b"Date: " + dsn_date(facts.now),
         b"From: Mail Delivery System <%s>" % (_ascii_mailbox(facts.bouncefrom) or b"MAILER-DAEMON@" + _host(facts.me)),
         b"To: " + _header_recipient(facts.recipient),
         b"Subject: " + facts.subject,
@@ -209,8 +215,7 @@ def _greeting(facts: Dsn, left_out: int) -> bytes:
 
 
 def _status_head(facts: Dsn) -> bytes:
-    me, birth = _host(facts.me), formatdate(facts.birth).encode()
-    return b"Reporting-MTA: dns; %s\nArrival-Date: %s\n" % (me, birth)
+    return b"Reporting-MTA: dns; %s\nArrival-Date: %s\n" % (_host(facts.me), dsn_date(facts.birth))
 
 
 def _status_of(facts: Dsn, recipient: bytes, reason: bytes, said: bytes) -> bytes:

@@ -15,11 +15,11 @@ from queue_remote.route.unroutable import Unroutable
 from queue_remote.tls.contexts import Contexts
 from queue_remote.tls.mta_sts import Mode, StsCache, StsFound
 from queue_remote.tls.plan import Check, Complaints, TlsPlan
-from queue_remote.tls.tlspolicy import Level, TlsPolicy, Use
 from queue_smtp.client import Tls
 from queue_wire.address import ascii_domain
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtproutes import SMTP_PORT
+from queue_wire.control.tlspolicy import Level, TlsPolicy, Use
 from queue_wire.pipes.report import MESSAGE_SCOPE, TEMPORARY
 
 # RFC 8314 section 3.3: submission, and relays, under TLS from the first byte.

@@ -16,13 +16,12 @@ The text does not begin with `Hi. This is the`: mailing list programs would take
 
 import os
 from collections.abc import Iterable, Iterator
-from email.utils import formatdate
 from itertools import chain
 from typing import NamedTuple
 
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_base.reports.dsn import Dsn, Reported, compose_dsn, token
+from queue_base.reports.dsn import Dsn, Reported, compose_dsn, dsn_date, token
 from queue_send.events import Happened
 from queue_send.messages.transitions import MessageEvent
 from queue_send.notify.notifier import Notifier, OwnMail, Steps
@@ -45,7 +44,6 @@ RESULTS_MAX = 256 << 10
 RESULTS_AT_ONCE = 50
 EARLIER_MAX = 3
 EARLIER_REASON_MAX = 200
-LAST_DATE = 253402300799  # The end of the year 9999.
 _CHANNELS = ("local", "remote")
 
 SUBJECT = b"Delayed Mail (still being retried)"  # Postfix's, which filters recognize.
@@ -72,7 +70,7 @@ class DelayFacts(NamedTuple):
 
 def compose_notice(facts: DelayFacts) -> Iterator[bytes]:
     """Yield the notice as a message with LF line ends, in pieces, as compose_dsn does."""
-    until = formatdate(facts.until).encode()
+    until = dsn_date(facts.until)
     report = Dsn(
         me=facts.me,
         bouncefrom=facts.bouncefrom,
@@ -121,7 +119,7 @@ def _with_reasons(address: bytes, text: bytes, results: list[LastResult]) -> tup
             known.add(why)
             place = b", " + result.nexthop if result.channel == "remote" else b""
             shown = why[:EARLIER_REASON_MAX].strip()
-            date = formatdate(min(result.when, LAST_DATE)).encode()
+            date = dsn_date(result.when)
             lines.append(b"Before, on %s%s: %s\n" % (date, place, shown))
     return address, text, b"".join(lines)
 

@@ -112,7 +112,7 @@ class ControlFile(Generic[Value]):
 def check(file: ControlFile[Any], data: bytes) -> None:
     """Raise FormatError, mostly LineError, if the contents of a control file cannot be used, or a line has no effect.
 
-    A FormatError of queue-remote's own formats is left to `queue-remote --check`.
+    What is wrong in the files of secrets of queue-remote is left to `queue-remote --check`.
     """
     refuse_nul(data)
     if file.refuse is not None:

@@ -6,7 +6,7 @@ made of the rows. The constant of a file has its name in capitals. Pure.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from queue_wire.control.control_file import (
     CONNECTION,
@@ -45,6 +45,7 @@ from queue_wire.control.lines import (
 from queue_wire.format_error import InLine, LineError, quoted
 
 if TYPE_CHECKING:
+    from queue_wire.control.choices import Choices, SourceAddresses
     from queue_wire.control.destinationlimits import LimitLine
     from queue_wire.control.intake_hosts import IntakeListener
     from queue_wire.control.listeners import Listener
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from queue_wire.control.strangers.dnslists import DnsList
     from queue_wire.control.strangers.greylist import GreylistRules
     from queue_wire.control.strangers.smtpdlimits import SmtpdLimits
+    from queue_wire.control.tlspolicy import TlsPolicy
 
 NO_COLON = "it has no colon, and has no effect"
 EMPTY_LOCALS = "it is empty, so no domain would be local; a line `# none` says that this is meant"
@@ -72,78 +74,52 @@ _CLASSIFIERS = f"{_TODO}, {_SMTPD}"
 _REREAD = f"{HUP}, {CONNECTION}"
 _ROUTERS = f"{_REMOTE}, {_SEND}, {_SMTPD}"
 
-Value = TypeVar("Value")
 _rows: list[ControlFile[Any]] = []
 
 
-def _add(row: ControlFile[Value]) -> ControlFile[Value]:
-    _rows.append(row)
-    return row
+def _file(
+    name: str, shape: str, parser: Callable[[bytes], Any] | str, default: str, *texts: str, **more: Any
+) -> ControlFile[Any]:
+    """Add a file. `parser` may be the name of one in a module of its own, or empty if a program alone knows the form.
+
+    `texts` are what the file means, who reads it and when, and the page that describes it, if there is one.
+    """
+    _rows.append(ControlFile(name, shape, parser or bytes, default, *texts, **more))
+    return _rows[-1]
 
 
-def _number(
-    name: str, bounds: tuple[int, int, int], unit: str, what: str, readers: str, read: str, page: str, note: int = 0
-) -> ControlFile[int]:
+def _number(name: str, bounds: tuple[int, int, int], unit: str, *texts: str, **more: Any) -> ControlFile[int]:
     """Add a number; `bounds` are its default, the least and the most."""
-    default, least, most = bounds
-    shown, allowed = f"{default}{unit}", f"{least} to {most}"
-    parser = partial(unpack_number, bounds=bounds)
-    return _add(
-        ControlFile(
-            name, NUMBER, parser, shown, what, readers, read, page, note=note, range=allowed, bounds=bounds,
-            absent=default,
-        )
-    )  # fmt: skip
+    default, parser = f"{bounds[0]}{unit}", partial(unpack_number, bounds=bounds)
+    more |= {"range": f"{bounds[1]} to {bounds[2]}", "bounds": bounds, "absent": bounds[0]}
+    return _file(name, NUMBER, parser, default, *texts, **more)
 
 
-def _size(
-    name: str, bounds: tuple[int, int, int], what: str, readers: str, read: str, page: str, more: str = ""
-) -> ControlFile[int]:
-    """Add a size in bytes."""
-    default, most = shown_size(bounds[0]), shown_size(bounds[2])
-    parser = partial(unpack_size, bounds=bounds)
-    return _add(
-        ControlFile(
-            name, SIZE, parser, f"`{default}`{more}", what, readers, read, page, range=f"{bounds[1]} to {most}",
-            bounds=bounds, absent=bounds[0],
-        )
-    )  # fmt: skip
+def _size(name: str, bounds: tuple[int, int, int], more: str, *texts: str) -> ControlFile[int]:
+    """Add a size in bytes; `more` is text behind its default."""
+    default, parser = f"`{shown_size(bounds[0])}`{more}", partial(unpack_size, bounds=bounds)
+    allowed = f"{bounds[1]} to {shown_size(bounds[2])}"
+    return _file(name, SIZE, parser, default, *texts, range=allowed, bounds=bounds, absent=bounds[0])
 
 
-def _line(
-    name: str, default: str, what: str, readers: str, read: str, page: str, absent: bytes = b""
-) -> ControlFile[bytes]:
+def _line(name: str, default: str, *texts: str, **more: Any) -> ControlFile[bytes]:
     """Add a line. That of `me` is what counts without a file whose `default` is that (queue_base.control_files)."""
-    return _add(ControlFile(name, LINE, unpack_line, default, what, readers, read, page, absent=absent))
+    return _file(name, LINE, unpack_line, default, *texts, **more)
 
 
-def _word(
-    name: str, words: tuple[bytes, ...], what: str, readers: str, read: str, page: str
-) -> ControlFile[bytes]:
+def _word(name: str, words: tuple[bytes, ...], *texts: str) -> ControlFile[bytes]:
     """Add a choice of words; the first one is the default."""
     shown = [word.decode("ascii") for word in words]
-    parser = partial(unpack_word, words=words)
-    return _add(ControlFile(name, LINE, parser, f"`{shown[0]}`", what, readers, read, page, range=", ".join(shown)))
+    return _file(name, LINE, partial(unpack_word, words=words), f"`{shown[0]}`", *texts, range=", ".join(shown))
 
 
-def _file(
-    name: str,
-    shape: str,
-    parser: Callable[[bytes], Any] | str,
-    default: str,
-    what: str,
-    readers: str,
-    read: str,
-    page: str,
-    **more: Any,
-) -> ControlFile[Any]:
-    """Add a file whose form has a module of its own, named in `parser`, or a program that alone knows it."""
-    return _add(ControlFile(name, shape, parser or bytes, default, what, readers, read, page, **more))
+def _refuse_no_name(data: bytes) -> None:
+    from queue_wire.control.choices import unpack_name
 
-
-def _refuse_empty(data: bytes) -> None:
     if not unpack_line(data):
         raise LineError(1, "it is empty; write this host's name into it")
+    with InLine(1):
+        unpack_name(unpack_line(data))
 
 
 def _refuse_strays(data: bytes) -> None:
@@ -197,8 +173,7 @@ def _refuse_no_line(data: bytes) -> None:
 
 
 # fmt: off
-ME: ControlFile[bytes] = _file("me", LINE, unpack_line, "none; required", "this host's name", "all", _REREAD, "below",
-    refuse=_refuse_empty)
+ME = _line("me", "none; required", "this host's name", "all", _REREAD, "below", refuse=_refuse_no_name)
 LOCALS: "ControlFile[frozenset[bytes] | None]" = _file("locals", LIST, unpack_set, "`me`",
     "domains delivered on this host", _CLASSIFIERS, _REREAD, "below", absent=None, refuse=_refuse_locals)
 VIRTUALDOMAINS: "ControlFile[dict[bytes, bytes]]" = _file("virtualdomains", MAP, "rewrite:unpack_prepends", "none",
@@ -210,10 +185,10 @@ DEFAULTHOST = _line("defaulthost", "`me`", "host of an address without `@`", _IN
 DEFAULTDOMAIN = _line("defaultdomain", "`me`", "domain of a host without a dot", _INJECTORS, MESSAGE, "sending")
 PLUSDOMAIN = _line("plusdomain", "`me`", "domain of a host that ends in `+`", _INJECTORS, MESSAGE, "sending")
 IDHOST = _line("idhost", "`me`", "host in Message-ID", _INJECTORS, MESSAGE, "sending")
-QUEUEMINFREE = _size("queueminfree", FREE_BOUNDS, "free space that the disk needs", f"{_INJECTORS}, daemons", MESSAGE,
-    "operating")
-DATABYTES = _size("databytes", (0, 0, 1 << 60), "largest message", f"queue-intake, {_SMTPD}", f"{SECOND}, {CONNECTION}",
-    "receiving", ", none")
+QUEUEMINFREE = _size("queueminfree", FREE_BOUNDS, "", "free space that the disk needs", f"{_INJECTORS}, daemons",
+    MESSAGE, "operating")
+DATABYTES = _size("databytes", (0, 0, 1 << 60), ", none", "largest message", f"queue-intake, {_SMTPD}",
+    f"{SECOND}, {CONNECTION}", "receiving")
 INTAKE: "ControlFile[list[IntakeListener]]" = _file("intake", TABLE, "intake_hosts:unpack_intake", "none",
     "where hosts of the network hand in mail", f"queue-intake, {_START}", HUP, "receiving", note=5)
 SMTPD: "ControlFile[list[Listener]]" = _file("smtpd", TABLE, "listeners:unpack_listeners", "`*:25 mx`",
@@ -268,10 +243,11 @@ CLASSIFYAFTER = _number("classifyafter", (1, 0, 86400), _SECONDS, "when waiting 
     "operating")
 # 0: deliveries of the channel are on hold (qmail-send(8)). Each of 16 queue-remotes takes 2,000.
 CONCURRENCYLOCAL = _number("concurrencylocal", (10, 0, 10_000), "", "local deliveries at once; 0: none", _SEND, HUP,
-    "operating", 1)
+    "operating", note=1)
 CONCURRENCYREMOTE = _number("concurrencyremote", (250, 0, 32_000), "", "remote deliveries at once; 0: none", _SEND, HUP,
     "operating")
-PROCESSESREMOTE = _number("processesremote", (1, 1, 16), "", "queue-remotes that run", _START, START, "operating", 4)
+PROCESSESREMOTE = _number("processesremote", (1, 1, 16), "", "queue-remotes that run", _START, START, "operating",
+    note=4)
 QUEUEFILESYSTEM: "ControlFile[frozenset[bytes]]" = _file("queuefilesystem", LIST, unpack_set, "none",
     "network file systems that the queue may be on", _START, START, "operating")
 QUEUES: "ControlFile[dict[str, str]]" = _file("queues", TABLE, "queues:check_queues", "`queue`",
@@ -304,10 +280,10 @@ DESTINATIONLIMITS: "ControlFile[list[LimitLine]]" = _file("destinationlimits", T
 DESTINATIONRATE: "ControlFile[list[LimitLine]]" = _file("destinationrate", TABLE, "destinationlimits:unpack_rates",
     "none", "`name:messages/seconds` lines", _SENDERS, HUP, "operating")
 BOUNCEFROM = _line("bouncefrom", "`MAILER-DAEMON`", "author of bounces, local part", _SENDERS, HUP, "operating",
-    b"MAILER-DAEMON")
+    absent=b"MAILER-DAEMON")
 BOUNCEHOST = _line("bouncehost", "`me`", "author of bounces, domain", _SENDERS, HUP, "operating")
 DOUBLEBOUNCETO = _line("doublebounceto", "`postmaster`", "local part for double bounces", _SENDERS, HUP, "operating",
-    b"postmaster")
+    absent=b"postmaster")
 DOUBLEBOUNCEHOST = _line("doublebouncehost", "`me`", "domain for double bounces", _SENDERS, HUP, "operating")
 SMTPROUTES: "ControlFile[Routes]" = _file("smtproutes", MAP, "smtproutes:unpack_routes", "none", "relays", _ROUTERS,
     f"{SECOND}, {HUP}, {CONNECTION}", "routing", refuse=_refuse_strays, note=2)
@@ -320,11 +296,12 @@ ONDEMANDUSERS: "ControlFile[OnDemandUsers]" = _file("ondemandusers", MAP, "ondem
 ETRNINTERVAL = _number("etrninterval", (60, 0, 86400), _SECONDS, "time between two ETRN for a domain", _ONDEMAND,
     SECOND, "stored")
 # A run takes the records of one cluster at a time: with 1M, 10,000 of them.
-CLUSTERSIZE = _size("clustersize", (256 << 10, 4 << 10, 1 << 20), "size of files of stored mail", _ONDEMAND, SECOND,
+CLUSTERSIZE = _size("clustersize", (256 << 10, 4 << 10, 1 << 20), "", "size of files of stored mail", _ONDEMAND, SECOND,
     "stored")
-HELOHOST: "ControlFile[bytes]" = _file("helohost", TABLE, "", "`me`", "name in EHLO", _REMOTE, SECOND, "routing")
-OUTGOINGIP: "ControlFile[bytes]" = _file("outgoingip", TABLE, "", "the system's choice", "address to connect from",
+HELOHOST: "ControlFile[Choices[bytes]]" = _file("helohost", TABLE, "choices:unpack_helohost", "`me`", "name in EHLO",
     _REMOTE, SECOND, "routing")
+OUTGOINGIP: "ControlFile[Choices[SourceAddresses]]" = _file("outgoingip", TABLE, "choices:unpack_outgoingip",
+    "the system's choice", "address to connect from", _REMOTE, SECOND, "routing")
 TIMEOUTCONNECT = _number("timeoutconnect", (60, 1, 3600), _SECONDS, "time for a connection", _REMOTE, SECOND, "routing")
 TIMEOUTREMOTE = _number("timeoutremote", (1200, 1, 86400), _SECONDS, "time for each reply", _REMOTE, SECOND, "routing")
 CONNECTIONIDLE = _number("connectionidle", (5, 0, 3600), _SECONDS, "how long a connection waits for more mail", _REMOTE,
@@ -333,16 +310,16 @@ CONNECTIONMESSAGES = _number("connectionmessages", (100, 1, 1_000_000), "", "mes
     SECOND, "routing")
 RESOLVER: "ControlFile[list[Relay] | None]" = _file("resolver", TABLE, "nameservers:unpack_resolver",
     "`/etc/resolv.conf`", "DNS servers", f"{_REMOTE}, {_SMTPD}", f"{SECOND}, {CONNECTION}", "routing")
-TLSPOLICY: "ControlFile[bytes]" = _file("tlspolicy", TABLE, "", "none", "how much TLS a nexthop needs", _REMOTE, SECOND,
-    "TLS")
+TLSPOLICY: "ControlFile[dict[bytes, TlsPolicy] | None]" = _file("tlspolicy", TABLE, "tlspolicy:unpack_policies", "none",
+    "how much TLS a nexthop needs", _REMOTE, SECOND, "TLS", absent=None)
 SMTPAUTH: "ControlFile[bytes]" = _file("smtpauth", TABLE, "", "none", "passwords for relays", _REMOTE, SECOND, "AUTH",
     secret=True)
 DKIM: "ControlFile[bytes]" = _file("dkim", TABLE, "", "none", "keys that sign mail, by domain", _REMOTE, SECOND, "DKIM",
     note=3)
 ARC: "ControlFile[bytes]" = _file("arc", TABLE, "", "none", "key that seals forwarded mail", f"{_REMOTE}, {_SMTPD}",
     f"{SECOND}, {CONNECTION}", "ARC", note=3)
-REMOTEPROGRAM: "ControlFile[bytes]" = _file("remoteprogram", TABLE, "", "none", "program in the place of SMTP delivery",
-    _REMOTE, SECOND, "routing")
+REMOTEPROGRAM: "ControlFile[Choices[tuple[bytes, ...]]]" = _file("remoteprogram", TABLE, "choices:unpack_programs",
+    "none", "program in the place of SMTP delivery", _REMOTE, SECOND, "routing")
 TIMEOUTPROGRAM = _number("timeoutprogram", (3600, 1, 86400), _SECONDS, "time for that program", _REMOTE, SECOND,
     "routing")
 LONGLINES = _word("longlines", (b"send", b"encode", b"fail"), "treatment of lines over 998 bytes", _REMOTE, SECOND,

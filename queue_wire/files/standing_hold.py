@@ -10,7 +10,7 @@ One a line: words `name=value`, divided by spaces, then `reason=` and the reason
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from queue_wire.address import address_key, split_address
+from queue_wire.address import address_key, bounce_recipient, domain_of, split_address
 from queue_wire.format_error import FormatError, LineError, quoted
 
 HOLDS_MAX = 1000
@@ -122,8 +122,8 @@ class HoldTable:
 
     def find(self, sender: bytes, uid: int, seen: "SeenRecipients") -> StandingHold | None:
         """Return a hold that fits a message, None if there is none. `seen` has had all recipients of the message."""
+        domain = domain_of(bounce_recipient(sender))
         sender = address_key(sender)
-        domain = split_address(sender)[1]
         keys: list[tuple[str, bytes | int]] = [("sender", sender), ("domain", domain), ("uid", uid)]
         for holds in (*(self._by_key.get(key, ()) for key in keys), self._others):
             for hold in holds:

@@ -8,10 +8,11 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.queue.class_trees import make_class_tree
-from queue_base.queue.layout import Presence, open_layout
+from queue_base.queue.layout import BIRTH_MAX, Presence, open_layout
 from queue_base.queue.marks_file import MarksFile
 from queue_wire.files.envelope import Envelope, pack_info, pack_todo
 from queue_wire.files.marks import DoneMarks, identify
+from queue_wire.ids import pack_long_id, unpack_long_id
 from queue_wire.pipes.notice import (
     ANNOUNCE,
     CLASSIFY,
@@ -177,16 +178,20 @@ def test_with_a_mark_in_corrupt_it_is_classified(todo: TodoDaemon) -> None:
     assert Presence(todo.layout, message).state() == 5
 
 
+@pytest.mark.parametrize(("when", "birth"), [(-5, 0), (2**50, BIRTH_MAX)])
 @pytest.mark.parametrize("mode", [ANNOUNCE, CLASSIFY])
-def test_with_a_birth_before_1970_it_is_one_of_1970_in_its_notice(home: Home, mode: bytes) -> None:
+def test_a_birth_that_is_out_of_range_is_the_nearest_one_in_its_notice(
+    home: Home, mode: bytes, when: int, birth: int
+) -> None:
     with TodoDaemon(home) as todo:
         todo.tell(mode)
         layout = open_layout(home.queue)
         message = put_mess(layout)
-        os.utime(layout.mess(message), (-5, -5))
+        os.utime(layout.mess(message), (when, when))
         put_todo(layout, message, pack_todo(Envelope(7, 8, b"a@example.org", BOTH)))
         assert todo.notice() == Classified(message, local=True, remote=True)
-        assert todo.arrived is not None and todo.arrived.birth == 0
+        assert todo.arrived is not None and todo.arrived.birth == birth
+        assert unpack_long_id(pack_long_id(message, birth)) == (message, birth)
 
 
 @pytest.mark.parametrize("recipients", [[], [b"r%d@example.net" % number for number in range(101)]])

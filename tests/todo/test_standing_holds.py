@@ -84,6 +84,11 @@ def tell(todo: TodoDaemon) -> None:
     assert found is Ask.PASSED
 
 
+def test_the_domain_of_a_sender_that_differs_by_recipient_is_that_of_its_address() -> None:
+    assert fits(StandingHold(sender_domain=b"b.example"), sender=b"list-@b.example-@[]")
+    assert not fits(StandingHold(sender_domain=b"[]"), sender=b"list-@b.example-@[]")
+
+
 def test_a_message_that_a_hold_fits_is_classified_and_marked_before_it_leaves_todo(tmp_path: Path) -> None:
     home = todo_home(tmp_path / "home")
     with TodoDaemon(home) as todo:

@@ -82,6 +82,11 @@ def test_no_variable_of_except_is_of_a_compiled_class_and_of_another_one(setup_s
     assert wrong == []
 
 
+def test_what_an_error_was_raised_from_is_asked_of_its_context() -> None:
+    """`raise … from` sets __context__ in both forms, __cause__ in Python alone."""
+    assert [str(path) for path in ROOT.glob("queue_*/**/*.py") if "__cause__" in path.read_text()] == []
+
+
 def imported_classes(tree: ast.Module) -> dict[str, str]:
     """Return the names that a module imports from the suite, with the files that they are from."""
     return {

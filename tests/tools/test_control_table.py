@@ -118,7 +118,9 @@ def test_a_key_that_can_match_nothing_because_of_a_byte_that_nobody_sees_is_name
 
 @pytest.mark.parametrize("name", ["locals", "virtualdomains", "smtproutes", "concurrencylocal", "me", "longlines"])
 def test_a_byte_order_mark_at_the_beginning_of_a_file_is_no_part_of_its_first_line(name: str) -> None:
-    data = {"concurrencylocal": b"5\n", "longlines": b"fail\n"}.get(name, b"example.org:relay.example\n")
+    data = {"concurrencylocal": b"5\n", "longlines": b"fail\n", "me": b"example.org\n"}.get(
+        name, b"example.org:relay.example\n"
+    )
     file = BY_NAME[name]
     check(file, b"\xef\xbb\xbf" + data)
     assert contents(file, b"\xef\xbb\xbf" + data) == contents(file, data)

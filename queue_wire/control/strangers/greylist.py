@@ -11,13 +11,13 @@ These are the defaults, and an empty file is one with them all.
 
 from typing import NamedTuple
 
-from queue_wire.control.lines import line_words, numbered_lines
+from queue_wire.control.lines import line_words, numbered_lines, unpack_ranged
 from queue_wire.control.schedule import unpack_seconds
 from queue_wire.format_error import FormatError, InLine, quoted
 
 _TIMES = ("delay", "window", "expiry")
 # The least and the most.
-_NUMBERS = {"known": (0, 1_000_000), "rows": (100, 100_000_000)}
+_NUMBERS = {"known": (5, 0, 1_000_000), "rows": (1_000_000, 100, 100_000_000)}
 
 
 class GreylistRules(NamedTuple):
@@ -26,8 +26,8 @@ class GreylistRules(NamedTuple):
     delay: int = 300
     window: int = 2 * 86400
     expiry: int = 35 * 86400
-    known: int = 5
-    rows: int = 1_000_000
+    known: int = _NUMBERS["known"][0]
+    rows: int = _NUMBERS["rows"][0]
 
 
 def unpack_greylist(data: bytes) -> GreylistRules:
@@ -42,14 +42,9 @@ def unpack_greylist(data: bytes) -> GreylistRules:
                 raise FormatError(f"a second line for {name}")
             if len(words) != 1:
                 raise FormatError(f"not a name and one value: {quoted(line)}")
-            found[name] = unpack_seconds(words[0]) if name in _TIMES else _number(words[0], *_NUMBERS[name])
+            word = words[0]
+            found[name] = unpack_seconds(word) if name in _TIMES else unpack_ranged(word.encode(), _NUMBERS[name])
     rules = GreylistRules(**found)
     if rules.delay >= rules.window:
         raise FormatError("the delay must be shorter than the window, or nobody could pass")
     return rules
-
-
-def _number(word: str, least: int, most: int) -> int:
-    if not (word.isascii() and word.isdigit()) or len(word) > 18 or not least <= int(word) <= most:
-        raise FormatError(f"not a number from {least} to {most}: {quoted(word.encode())}")
-    return int(word)

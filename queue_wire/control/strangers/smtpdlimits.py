@@ -14,7 +14,7 @@ These are the defaults. The number of the network is 4 times the first one if it
 
 from typing import NamedTuple
 
-from queue_wire.control.lines import line_words, numbered_lines
+from queue_wire.control.lines import line_words, numbered_lines, unpack_ranged
 from queue_wire.control.networks import Network, unpack_network
 from queue_wire.format_error import FormatError, InLine, quoted
 
@@ -66,7 +66,7 @@ def unpack_smtpd_limits(data: bytes) -> SmtpdLimits:
             elif name == "exempt":
                 exempt.append(unpack_network(words[0].encode()))
             else:
-                singles[name] = _number(words[0], _SINGLES[name])
+                singles[name] = unpack_ranged(words[0].encode(), (0, 0, _SINGLES[name]))
     usual = SmtpdLimits()
     return SmtpdLimits(
         connections=pairs.get("connections", usual.connections),
@@ -83,11 +83,5 @@ def unpack_smtpd_limits(data: bytes) -> SmtpdLimits:
 def _pair(words: list[str], line: bytes) -> ClientLimit:
     if not 1 <= len(words) <= 2:
         raise FormatError(f"not a name and one or two numbers: {quoted(line)}")
-    own = _number(words[0], LIMIT_MAX)
-    return ClientLimit(own, _number(words[1], LIMIT_MAX) if len(words) == 2 else own * NETWORK_SHARE)
-
-
-def _number(word: str, most: int) -> int:
-    if not (word.isascii() and word.isdigit()) or len(word) > 18 or int(word) > most:
-        raise FormatError(f"not a number from 0 to {most}: {quoted(word.encode())}")
-    return int(word)
+    own, *network = [unpack_ranged(word.encode(), (0, 0, LIMIT_MAX)) for word in words]
+    return ClientLimit(own, network[0] if network else own * NETWORK_SHARE)

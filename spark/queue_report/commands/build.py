@@ -27,8 +27,8 @@ def command(
 ) -> None:
     """Read what is new in LOGS into the tables of LAKE.
 
-    LOGS is a directory of multilog or svlogd, or one of many: LOGS/HOST/QUEUE/. LOGS and LAKE may be of any file
-    system that Spark knows. What was read before is not read again; a build that dies has changed nothing.
+    LOGS is a directory of multilog or svlogd, or one of many: LOGS/HOST/QUEUE/. LOGS and LAKE may be
+    in a store (s3:, abfss:, gs:, hdfs:). What was read before is not read again; a build that dies has changed nothing.
 
     \b
     Examples:

@@ -28,7 +28,8 @@ def command(
 ) -> None:
     """Ask the tables of LAKE a question in SQL: one SELECT.
 
-    Tables are messages, deliveries, intervals, alerts, sessions, accepted, refusals, filters, pending and quarantine.
+    Tables are messages, deliveries, intervals, alerts, sessions, accepted, refusals, filters, stored, runs, pending
+    and quarantine.
     seconds(ns) and quotient(a, b) give exact decimals. What the reports are made of can be named too, such as lives,
     attempts and ended_deliveries.
 

@@ -1,1 +1,1 @@
-"""The lake: tables in Parquet, and the manifests that list their files."""
+"""The lake: one Delta table of all tables, and the builds that read logs into it."""

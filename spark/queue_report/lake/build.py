@@ -127,6 +127,7 @@ class _Build:
             roots.append(self._open_logs(order.smtpd_log))
         for logs in roots:
             _keep_apart(open_files(order.lake, self._store), logs)
+        _look_for(roots[0])
         lake = make_lake(order.lake, self._store)
         # The build that made this version may have died before it was safe.
         lake.make_safe()
@@ -311,6 +312,17 @@ def _sum_up(summary: Summary, results: Sequence[StreamResult], known: Mapping[St
 def _say(error: OSError, logs: Files) -> str:
     name = str(error.filename or "").rstrip("/")
     return f"{name}: {reason(error)}" if name not in ("", logs.root) else reason(error)
+
+
+def _look_for(logs: Files) -> None:
+    """Raise SourceError where there are no such logs: a name that is misspelt makes no lake."""
+    try:
+        logs.list()
+    except FileNotFoundError as error:
+        raise SourceError(reason(error)) from error
+    except OSError:
+        # They are looked at again, and then what is wrong is told.
+        return
 
 
 def _keep_apart(lake: Files, logs: Files) -> None:

@@ -1,6 +1,6 @@
 """Which logs are there. A stream is one host's one queue: a directory LOGS/host/queue, with the files of a logger.
 
-Only names and sizes are looked at here; what is in the files is read where they are matched (spark.logs.reading).
+Only names and sizes are looked at here; what is in the files is read where they are matched (logs/reading.py).
 """
 
 import os

@@ -17,6 +17,8 @@ Rows: TypeAlias = dict[str, pa.RecordBatch]
 Columns: TypeAlias = dict[str, Any]
 
 TEXT_MAX = 1000  # Characters that are kept of a line that is text.
+# By table, the types of its columns: to ask a schema takes longer.
+_KINDS = {table: {column.name: column.type for column in schema} for table, schema in ARROW.items()}
 _DAY = 86_400_000_000_000
 _LONG_MAX = 2**63 - 1
 
@@ -65,22 +67,19 @@ def fill(table: str, columns: Mapping[str, Any], constant: Mapping[str, str], si
     """Return rows of a table. columns: sequences, numpy's arrays or Arrow's; texts may be UTF-8. What is missing is
     null, but for times and `date`, which follow from nanoseconds. constant: columns with one value."""
     made: dict[str, pa.Array] = {}
-    schema = ARROW[table]
-    for column in schema:
-        name = column.name
-        if name in columns:
-            made[name] = _array(columns[name], column.type)
-        elif name in constant:
-            made[name] = pa.repeat(pa.scalar(constant[name], column.type), size)
-    for column in schema:
-        name = column.name
+    kinds = _KINDS[table]
+    for name, values in columns.items():
+        made[name] = _array(values, kinds[name])
+    for name, value in constant.items():
+        made[name] = pa.repeat(pa.scalar(value, kinds[name]), size)
+    for name, kind in kinds.items():
         if name not in made and f"{name}_ns" in made:
-            made[name] = _scale(made[f"{name}_ns"], 1000, pa.int64()).cast(column.type)
+            made[name] = _scale(made[f"{name}_ns"], 1000, pa.int64()).view(kind)
         elif name == "date":
-            made[name] = _scale(_dated(made), _DAY, pa.int32()).cast(column.type)
+            made[name] = _scale(_dated(made), _DAY, pa.int32()).view(kind)
         elif name not in made:
-            made[name] = pa.nulls(size, column.type)
-    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
+            made[name] = pa.nulls(size, kind)
+    return pa.RecordBatch.from_arrays([made[name] for name in kinds], schema=ARROW[table])
 
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
@@ -89,7 +88,9 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
     if kind == pa.string() and not isinstance(values, np.ndarray) and len(values) and not isinstance(values[0], str):
         try:
             # Their UTF-8 is checked as a whole, which costs less.
-            return pa.array(values, pa.binary()).cast(kind)
+            texts = pa.array(values, pa.binary()).view(kind)
+            texts.validate(full=True)
+            return texts
         except pa.ArrowTypeError:
             pass
     return pa.array(values, kind)

@@ -158,7 +158,7 @@ QUARANTINE = {
 # batch. Only looked at where a batch's stamps are not all later than what was read before.
 LINES = {**_PLACE, "time_ns": "long", "print": "int", "date": "date"}
 
-# What is known of each stream, as JSON: which files were read and how far (spark.logs.reading), what the matcher keeps
+# What is known of each stream, as JSON: which files were read and how far (logs/reading.py), what the matcher keeps
 # beside `pending` (State.mark), and `counts`, the lines read so far by kind.
 STREAMS = {**_PLACE, "state": "string"}
 

@@ -471,7 +471,7 @@ def test_a_value_that_cannot_be_used_is_refused_and_nothing_is_changed(
             "0",
         ): "not a number from 60 to 315360000: '0' (allowed: 60 to 315360000); nothing was changed",
         ("smtproutes", "relay.example"): "control/smtproutes line 1: it has no colon, and has no effect",
-        ("tlspolicy", "a.example:perhaps"): "control/tlspolicy: line 1: ",
+        ("tlspolicy", "a.example:perhaps"): "control/tlspolicy line 1: not one of none, may, ",
         ("queuelifetme", "60"): "there is no control file queuelifetme; do you mean queuelifetime?",
         ("locals",): "config set needs either values or --unset",
         ("--unset", "me"): "unable to remove control/me: it has no default",

@@ -16,6 +16,7 @@ import uvloop
 from queue_base import dns_lookups
 from queue_base.home import Home
 from queue_remote.route.unroutable import Unroutable
+from queue_wire.control.registry import RESOLVER
 from queue_wire.control.smtproutes import Relay
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.processes.remote_daemon import RemoteHome
@@ -242,4 +243,4 @@ def test_a_line_of_control_resolver_is_an_address_with_a_port_or_without(
     home: RemoteHome, line: str, server: tuple[bytes, int]
 ) -> None:
     home.control("resolver", f"# ours\n{line}\n127.0.0.1")
-    assert read_config(Home(str(home.path))).resolver == [Relay(*server), Relay(b"127.0.0.1", 53)]
+    assert read_config(Home(str(home.path))).values[RESOLVER] == [Relay(*server), Relay(b"127.0.0.1", 53)]

@@ -41,6 +41,30 @@ def test_one_connection_carries_message_after_message_and_says_quit_at_the_end(h
     assert heard == [b"QUIT"]
 
 
+def test_a_late_rest_of_a_loose_reply_refuses_nobody_of_the_next_message(home: RemoteHome) -> None:
+    def script(peer: Peer) -> None:
+        peer.greet(b"PIPELINING")
+        answer = b"250ok"
+        while line := peer.hear():
+            if line.startswith(b"MAIL") and answer == b"250 ok":
+                peer.say(b"250 queued as 1")
+            if line == b"DATA":
+                peer.say(b"354 go")
+                peer.hear_message()
+                peer.say(answer)
+                answer = b"250 ok"
+            elif line != b"QUIT":
+                peer.say(b"550 no such user" if b"<no@" in line else b"250 ok")
+
+    with RawServer(script) as server:
+        home.route_all_to(server.port)
+        with RemoteDaemon(home) as daemon:
+            path = home.message(TEXT)
+            assert daemon.deliver(path, b"to@b.example").verdicts[0][0] == b"K"
+            report = daemon.deliver(path, b"to@b.example", b"no@b.example")
+    assert [letter for letter, _ in report.verdicts] == [b"K", b"D"]
+
+
 def test_a_connection_carries_no_more_than_connectionmessages(home: RemoteHome) -> None:
     home.control("connectionmessages", "2")
     with SmtpServer() as server:

@@ -52,6 +52,21 @@ def test_a_failure_goes_back_to_the_sender_from_nobody(home: Home) -> None:
         assert not os.path.exists(open_layout(home.queue).bounce(message))
 
 
+@pytest.mark.parametrize(
+    ("birth", "shown"), [(-(2**40), "Thu, 01 Jan 1970 00:00:00"), (2**40, "Fri, 31 Dec 9999 23:59:59")]
+)
+def test_a_message_whose_birth_no_date_has_bounces_and_queue_send_goes_on(home: Home, birth: int, shown: str) -> None:
+    message = classified_message(home, remote=[b"b@c"], birth=birth)
+    with ScriptedSend(home) as send:
+        send.remote.deliver(HARD)
+        _, text = bounced(send, message)
+        assert f"\nArrival-Date: {shown} -0000\n" in text.decode()
+        other = classified_message(home, remote=[b"d@e"])
+        send.todo.classified(other)
+        send.remote.deliver(b"Kok")
+        send.wait_for(f"end msg {other}")
+
+
 def test_the_qp_of_a_bounce_is_the_one_of_its_own_info_line(home: Home) -> None:
     message = classified_message(home, remote=[b"b@c"])
     with ScriptedSend(home) as send:

@@ -51,6 +51,12 @@ def parts(data: bytes) -> tuple[str, list[email.message.Message], str]:
     return shown.decode(), [block for block in blocks if block.items()], head.decode("latin-1")
 
 
+@pytest.mark.parametrize(("until", "shown"), [(-(2**40), "01 Jan 1970"), (2**40, "31 Dec 9999")])
+def test_a_time_that_no_date_has_is_shown_as_the_nearest_one(until: int, shown: str) -> None:
+    text, blocks, _ = parts(b"".join(compose_notice(facts(birth=until, until=until))))
+    assert shown in text and shown in blocks[1]["Will-Retry-Until"] and shown in blocks[0]["Arrival-Date"]
+
+
 @pytest.mark.parametrize(
     ("lines", "ages"),
     [

@@ -52,6 +52,12 @@ def assert_refused(top: Path, why: str) -> None:
     assert all_files(lake) == before
 
 
+def test_logs_that_are_not_there_make_no_lake(tmp_path: Path) -> None:
+    with pytest.raises(Permanent, match=r"^unable to read logs .*/none: no such file or directory; the lake is as it"):
+        Lake(tmp_path / "lake").build(tmp_path / "none")
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_directory_of_something_else_is_left_alone(log: GrowingLog, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "letter.txt").write_text("dear")

@@ -10,6 +10,7 @@ from queue_remote.message.conversions import Conversions
 from queue_remote.route.router import Route, Router
 from queue_remote.setup import read_setup
 from queue_remote.tls.mta_sts import StsCache
+from queue_wire.control.registry import RESOLVER
 from support.processes.remote_daemon import RemoteHome
 
 
@@ -20,7 +21,7 @@ def read_config(home: Home) -> RemoteConfig:
 
 def router_of(home: RemoteHome) -> Router:
     config = read_config(Home(str(home.path)))
-    return Router(config.me, config.routes, config.resolver)
+    return Router(config.me, config.routes, config.values[RESOLVER])
 
 
 def find_often(home: RemoteHome, nexthop: bytes, times: int) -> list[Route]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_remote.config import unpack_choices, unpack_name
+from queue_wire.control.choices import unpack_helohost, unpack_name
 from queue_wire.format_error import FormatError
 
 LINES = [
@@ -28,12 +28,12 @@ LINES = [
     ],
 )
 def test_the_most_particular_line_counts(sender: bytes, nexthop: bytes, name: bytes) -> None:
-    assert unpack_choices(b"\n".join(LINES), unpack_name, b"me.example").choose(sender, nexthop) == name
+    assert unpack_helohost(b"\n".join(LINES)).choose(sender, nexthop) == name
 
 
 def test_without_a_bare_line_the_default_stays_and_an_empty_key_is_one() -> None:
-    assert unpack_choices(b"b:c", unpack_name, b"me.example").choose(b"a@b", b"x") == b"me.example"
-    assert unpack_choices(b":c\n", unpack_name, b"me.example").choose(b"a@b", b"x") == b"c"
+    assert unpack_helohost(b"b:c").choose(b"a@b", b"x") == b""
+    assert unpack_helohost(b":c\n").choose(b"a@b", b"x") == b"c"
 
 
 @pytest.mark.parametrize("text", [b"", b"two words", b"a\x7fb", b"\xc3\xa9", b"a:b"])

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_remote.tls.tlspolicy import Level, Use, unpack_policies, unpack_policy
 from queue_wire.control.hostmap import find_key
+from queue_wire.control.tlspolicy import Level, Use, unpack_policies, unpack_policy
 from queue_wire.format_error import FormatError
 
 
