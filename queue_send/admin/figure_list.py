@@ -39,15 +39,15 @@ class FigureList:
     def figures(self, now: float) -> list[Figure]:
         """Return all figures; those of a column, a class or a destination only if they are not 0."""
         counters, messages, disk = self._counters, self._messages, self._disk
-        store, counts = messages.store, messages.store.records.counts
+        store, marked = messages.store, messages.store.records.marked
         removing, removal_wait = self._cleaner.lag(now)
         found = [
             Figure(b"started", self._started),
             Figure(b"read", int(messages.all_read)),
             Figure(b"arrived", counters.arrived),
             Figure(b"ended", counters.ended),
-            Figure(b"marked", sum(counts[each] for each in (MessageState.HELD, MessageState.RETURNING)), (b"held",)),
-            Figure(b"marked", counts[MessageState.PARKED], (b"corrupt",)),
+            Figure(b"marked", marked[MessageState.HELD] + marked[MessageState.RETURNING], (b"held",)),
+            Figure(b"marked", marked[MessageState.PARKED], (b"corrupt",)),
             Figure(b"marked", len(store.announced), (b"announced",)),
             Figure(b"marked", removing, (b"removing",)),
             Figure(b"marked", len(messages.bouncer), (b"bouncing",)),

@@ -123,7 +123,7 @@ class Queries:
         to_disk = self._clock.to_disk
         shown = [each._replace(time=each.time and to_disk(each.time)) for each in found]
         record = self._messages.store.records.get(selected.messages[0])
-        for state, why, since in () if record is None else record.life():
+        for state, why, since in () if record is None else record.life:
             shown.append(Cause(cause.LIFE, time=int(since), nexthop=f"{state.name.lower()}: {why.value}".encode()))
         return Response(0, [Note(NEWS, pack_cause(each)) for each in shown])
 

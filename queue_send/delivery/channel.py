@@ -70,6 +70,7 @@ KEPT_BACK_MAX = 100_000  # Messages that are tried as soon as queue-ondemand run
 STARTING = 0.003  # Seconds of a turn for loading short messages and starting jobs,
 LOADING = 0.001  # for loading long messages,
 READING = 0.002  # and for reading reports.
+_CHANNEL_DONE = MessageEvent.CHANNEL_DONE
 
 
 class Channel:
@@ -518,7 +519,7 @@ class Channel:
             self._set_next_attempt(attempt, now, self._flushes)
         else:
             self._none_left.add(attempt.message)
-            self._events.append(Happened(MessageEvent.CHANNEL_DONE, attempt.message, self.kind))
+            self._events.append(Happened(_CHANNEL_DONE, attempt.message, self.kind))
 
     def classified(self, message: int, exists: bool) -> None:
         """Do what has waited for the files of a message. It has them now, or is gone."""

@@ -363,7 +363,7 @@ class Announced:
     def removed(self, message: int, durable: bool = True) -> None:
         """queue-clean has removed a message; or, if not `durable`, is lost: then its record must stay."""
         known = self._messages.get(message)
-        if known is not None and known.ended:
+        if known is not None and known.state is _REMOVING:
             del self._messages[message]
             if known.slot is not None and self._marks is not None and durable:
                 self._marks.release(known.slot)

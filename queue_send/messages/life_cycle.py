@@ -15,7 +15,7 @@ queue-clean removes its files.
 
 import select
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import assert_never
@@ -59,6 +59,7 @@ BIRTH_AHEAD_MAX = 60  # Seconds that a birth may lie in the future: clocks of di
 
 # Names of their own, because Python 3.11 is slow to look up a member of an Enum.
 _ANNOUNCED, _NONE_LEFT, _FREE = MessageEvent.ANNOUNCED, MessageEvent.NONE_LEFT, MessageEvent.FREE
+_REMOVED = MessageEvent.REMOVED
 _GONE = (MessageState.REMOVING, MessageState.LOST)
 # What queue-todo, queue-pickup and queue-intake say about messages.
 MessageNotice = Notice | ClassifyAnswer | ClassifyDeferral | Held
@@ -125,6 +126,7 @@ class Messages:
             MessageAction.LET_GO: self._let_go,
             MessageAction.TAKE_KEPT: self._take_kept,
         }
+        self._step = self.store.records.step
         # Notices about messages whose numbers are in use by earlier ones, which have ended.
         self._kept: dict[int, list[Notice | Held]] = {}
         self.changes = MessageChanges(self.store.records, self._log, self._disk, self._events)
@@ -141,7 +143,7 @@ class Messages:
         """Carry out the events, and queue-clean's answers."""
         for message in self._cleaner.take_removed():
             self.store.announced.removed(message)
-            self.happened(MessageEvent.REMOVED, message)
+            self.happened(_REMOVED, message)
         while self._events:
             self.happened(*self._events.popleft())
         if self._cleaner_lost:
@@ -161,7 +163,7 @@ class Messages:
 
     def happened(self, event: MessageEvent, message: int, detail: Detail = None) -> None:
         """Carry out an event of a message."""
-        for action in self.store.records.step(event, message):
+        for action in self._step(event, message):
             self._actions[action](message, detail)
 
     def state(self, message: int) -> MessageState:
@@ -277,11 +279,13 @@ class Messages:
     def _start(self, message: int, notice: Detail) -> None:
         """Have a new message tried on the channels that have recipients of it. Raises OSError."""
         assert isinstance(notice, Arrived | Classified)
-        channels = [each for each in self.channels.values() if self.store.due(message, each.kind) is not None]
-        for channel in channels:
+        known = self.store.records.facts(message)
+        kinds: Collection[str] = self._dues(message) if known is None else known.left
+        for kind in kinds:
+            channel = self.channels[kind]
             if not channel.scheduler.holds(message):
                 channel.add_new(notice)
-        if not channels:
+        if not kinds:
             self.happened(_NONE_LEFT, message)
 
     def _keep(self, message: int, notice: Notice | Held) -> bool:
@@ -429,7 +433,10 @@ class Messages:
 
     def _forget_old_marks(self, message: int) -> None:
         """Forget marks that are gone from the disk: they were of an earlier message of this number. Raises OSError."""
-        layout, state = self.store.layout, self.state(message)
+        record = self.store.records.get(message)
+        if record is None:
+            return
+        layout, state = self.store.layout, record.state
         if state is MessageState.HELD and not marks.is_marked(layout, "hold", message):
             self.release(message)
         elif state is MessageState.PARKED and not marks.is_marked(layout, "corrupt", message):
@@ -752,17 +759,15 @@ class Messages:
 
     def _settle(self, message: int, detail: Detail) -> None:
         """Give up what is kept of a message that is to end. What is being written of it is waited for."""
-        known, changing = self.store.announced_message(message), self.changes.holds(message)
+        known, changing = self.store.announced.get(message), self.changes.holds(message)
         if known is not None and (known.asked or changing):
             self.store.announced.ask(known, MessageEvent.WANTED)
             return  # CLASSIFIED follows.
         if changing:
             self.store.records.forget(message)  # It may have marks, so queue-clean looks for all of its files.
             return  # WRITTEN follows.
-        for owner in (self._results, self._bounce_orders, self._delays):
-            if not owner.release(message):
-                return  # WRITTEN follows.
-        self.happened(_FREE, message)
+        if self._results.release(message) and self._bounce_orders.release(message) and self._delays.release(message):
+            self.happened(_FREE, message)  # Else WRITTEN follows.
 
     def _remove(self, message: int, detail: Detail) -> None:
         """Log `end msg`, and have queue-clean remove the files of the message."""

@@ -20,6 +20,7 @@ from queue_wire.format_error import FormatError
 
 HEADER_MAX = 65536  # Bytes of a message in which its header is looked for.
 PIECE = 16 * 1024  # Bytes of local/B/I or remote/B/I that are read at a time; the shortest records have 2.
+_LOST = MessageState.LOST
 _SECOND = 1_000_000_000  # Nanoseconds.
 T = TypeVar("T")
 _HEADER_END = re.compile(rb"(^|\n)\r?\n")
@@ -82,7 +83,7 @@ class Store:
     def is_lost(self, message: int) -> bool:
         """Return whether a message has left todo/ while deliveries of it are in flight. Its number may be in use again.
         """
-        return self.records.state(message) is MessageState.LOST
+        return self.records.state(message) is _LOST
 
     def load(self, message: int) -> tuple[bytes, int, int | None, bytes]:
         """Return (sender, birth in seconds, uid of the injector, submitter).
@@ -222,14 +223,14 @@ class Store:
 
     def mark_done(self, message: int, kind: str, offsets: list[int]) -> None:
         """Mark recipients done. Not synced: a power cut may undo it, and repeat those recipients."""
-        if self.is_lost(message):
-            return
         known = self.records.facts(message)
         if known is not None:
             known.mark_done(kind, offsets)
             if isinstance(known, AnnouncedMessage):
                 self.announced.mark_done(known, kind, offsets)
                 return
+        if self.is_lost(message):
+            return
         handle = os.open(self.layout.hashed(kind, message), os.O_WRONLY | os.O_CLOEXEC)
         try:
             for offset in offsets:

@@ -6,10 +6,10 @@ change its files. From then on the files are read, as those of every other messa
 BYTES_MAX bytes are kept; those of more messages are read from their files, too.
 """
 
-import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from time import time
 
-from queue_send.messages.transitions import TRANSITIONS, Actions, MessageEvent, MessageState
+from queue_send.messages.transitions import MARKED, TRANSITIONS, Actions, MessageEvent, MessageState
 from queue_wire.files.hold_mark import HoldOrder
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived
@@ -19,49 +19,32 @@ BYTES_MAX = 20_000_000
 # What an envelope and a recipient need in memory besides the addresses.
 ENVELOPE_BYTES = 1300
 RECIPIENT_BYTES = 150
-PAST_MAX = 5  # States before the present one that are remembered.
+LIFE_MAX = 6  # States of a message that are remembered.
 CHANNELS = {LOCAL: "local", REMOTE: "remote"}
 _WAITING = MessageState.WAITING
 
 
 class MessageRecord:
-    """One message: its number, its birth in microseconds since the epoch (0 if it was not read), its state, why and
-    since when (seconds since the epoch) it is in it, and its states before that.
+    """One message: its number, its birth in microseconds since the epoch (0 if it was not read), and its state.
 
-    order: that of its mark in hold/, None if it has none. unread: the mark was not read yet.
+    life: the last states, the present one at the end: each with what led to it, and since when (seconds since the
+    epoch). order: that of its mark in hold/, None if it has none. unread: the mark was not read yet.
     """
 
     announced = False
-    __slots__ = ("birth", "number", "order", "past", "since", "state", "unread", "why")
+    __slots__ = ("birth", "life", "number", "order", "state", "unread")
 
     def __init__(self, number: int, birth: int = 0) -> None:
         self.number = number
         self.birth = birth
         self.state = _WAITING
-        self.why = MessageEvent.ARRIVED
-        self.since = 0.0
-        self.past: tuple[tuple[MessageState, MessageEvent, float], ...] = ()
+        self.life: list[tuple[MessageState, MessageEvent, float]] = []
         self.order: HoldOrder | None = None
         self.unread = False
 
-    def enter(self, state: MessageState, why: MessageEvent, now: float) -> None:
-        """Enter another state."""
-        if self.since:
-            self.past = (*self.past[1 - PAST_MAX :], (self.state, self.why, self.since))
-        self.state = state
-        self.why = why
-        self.since = now
-
-    def life(self) -> Iterator[tuple[MessageState, MessageEvent, float]]:
-        """Yield the last states, the present one at the end: each with what led to it, and since when."""
-        yield from self.past
-        if self.since:
-            yield self.state, self.why, self.since
-
     def take_over(self, other: "MessageRecord") -> None:
         """Take the life of an earlier record of the message."""
-        self.state, self.why, self.since, self.past = other.state, other.why, other.since, other.past
-        self.order, self.unread = other.order, other.unread
+        self.state, self.life, self.order, self.unread = other.state, other.life, other.order, other.unread
 
 
 class KeptEnvelope(MessageRecord):
@@ -104,14 +87,15 @@ class KeptEnvelope(MessageRecord):
 
 
 class MessageRecords:
-    """The records, by the numbers of their messages. `counts`: how many are in each state."""
+    """The records, by the numbers of their messages. `marked`: how many are in each state that has a mark."""
 
     def __init__(self) -> None:
         self._records: dict[int, MessageRecord] = {}
         self._room = BYTES_MAX
-        self._kept = 0  # Envelopes.
+        self._kept: dict[int, KeptEnvelope] = {}  # The records with envelopes.
         self.get = self._records.get
-        self.counts = dict.fromkeys(MessageState, 0)
+        self.facts = self._kept.get
+        self.marked = dict.fromkeys(MARKED, 0)
 
     def state(self, message: int) -> MessageState:
         """Return the state of a message."""
@@ -126,13 +110,19 @@ class MessageRecords:
         assert move is not None, f"msg {message}: {event.name} in {state.name}"
         new, actions = move
         if new is not state:
+            if state in MARKED:
+                self.marked[state] -= 1
+            if new in MARKED:
+                self.marked[new] += 1
             if record is None:
                 record = self._records[message] = MessageRecord(message)
-            self.counts[state] -= 1
-            self.counts[new] += 1
-            record.enter(new, event, time.time())
             if new is _WAITING:
                 self._remove(record)
+                return actions
+            record.state, life = new, record.life
+            life.append((new, event, time()))
+            if len(life) > LIFE_MAX:
+                del life[0]
         return actions
 
     def note_order(self, message: int, order: HoldOrder | None, unread: bool = False) -> None:
@@ -142,15 +132,10 @@ class MessageRecords:
             record = self._records[message] = MessageRecord(message)
         record.order, record.unread = order, unread
 
-    def facts(self, message: int) -> KeptEnvelope | None:
-        """Return a message whose envelope is kept."""
-        record = self._records.get(message)
-        return record if isinstance(record, KeptEnvelope) else None
-
     def keep(self, notice: Arrived, due: int) -> None:
         """Keep the envelope of a new message that waits, if there is room."""
         self.forget(notice.message)
-        if self._room > 0 and self._kept < KEPT_MAX and notice.message not in self._records:
+        if self._room > 0 and len(self._kept) < KEPT_MAX and notice.message not in self._records:
             self.put(KeptEnvelope(notice, due))
 
     def put(self, envelope: KeptEnvelope) -> None:
@@ -159,15 +144,14 @@ class MessageRecords:
         if before is not None:
             envelope.take_over(before)
             self._remove(before)
-        self._records[envelope.number] = envelope
+        self._records[envelope.number] = self._kept[envelope.number] = envelope
         self._room -= envelope.length
-        self._kept += 1
 
     def forget(self, message: int) -> None:
         """Forget the envelope of a message: its files are read from now on. That of an announced one stays."""
-        record = self._records.get(message)
-        if isinstance(record, KeptEnvelope) and not record.announced:
-            self.drop(record)
+        envelope = self._kept.get(message)
+        if envelope is not None and not envelope.announced:
+            self.drop(envelope)
 
     def drop(self, envelope: KeptEnvelope) -> None:
         """Forget an envelope, announced or not."""
@@ -178,6 +162,6 @@ class MessageRecords:
 
     def _remove(self, record: MessageRecord) -> None:
         del self._records[record.number]
-        if isinstance(record, KeptEnvelope):
-            self._room += record.length
-            self._kept -= 1
+        envelope = self._kept.pop(record.number, None)
+        if envelope is not None:
+            self._room += envelope.length

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.home import Home
-from queue_send.messages.records import PAST_MAX, MessageRecords
+from queue_send.messages.records import LIFE_MAX, MessageRecords
 from queue_send.messages.transitions import TRANSITIONS, MessageAction, MessageEvent, MessageState
 from support.queues.queued import classified_message
 from support.send.control import long_id, order
@@ -56,12 +56,12 @@ def test_a_record_has_the_last_states_in_their_order_and_a_message_that_waits_ha
         event = data.draw(st.sampled_from(events))
         records.step(event, 1)
         record, new = records.get(1), records.state(1)
-        assert records.counts[new] == (new is not MessageState.WAITING) or new is state is MessageState.WAITING
+        assert all(count == (marked is new) for marked, count in records.marked.items())
         if record is None:
             assert new is MessageState.WAITING
             continue
-        life = list(record.life())
-        assert life[-1][0] is new and len(life) <= PAST_MAX + 1
+        life = record.life
+        assert life[-1][0] is new and len(life) <= LIFE_MAX
         assert all(before[0] is not after[0] and before[2] <= after[2] for before, after in pairwise(life))
         assert new is state or life[-1][1] is event
 

@@ -157,7 +157,7 @@ def check_states(messages: Messages) -> None:
     found: dict[MessageState, set[int]] = {state: set() for state in MessageState}
     for number, record in records._records.items():
         found[record.state].add(number)
-    assert all(len(found[state]) == records.counts[state] for state in found if state is not MessageState.WAITING)
+    assert all(len(found[state]) == count for state, count in records.marked.items())
     assert found[MessageState.BOUNCING] == set(messages.bouncer._tasks)
     assert found[MessageState.RETURNING] <= set(messages._bounce_orders._waiting)
     assert not any(messages.is_loaded(number) for number in found[MessageState.BOUNCING] | found[MessageState.ENDING])
