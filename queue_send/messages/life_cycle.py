@@ -635,7 +635,8 @@ class Messages:
             self._retry.later(("order", message), lambda now: self.carry_out_order(message), error)
 
     def _carry_out_order(self, message: int) -> None:
-        if self.state(message) not in (*MARKED, MessageState.BOUNCING):
+        state = self.state(message)
+        if state not in MARKED and state is not MessageState.BOUNCING:
             return
         loaded = self.withdraw(message, self._clock.now())
         if self.store.classify_first(message, MessageEvent.WANTED) or loaded:

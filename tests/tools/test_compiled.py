@@ -87,6 +87,19 @@ def test_what_an_error_was_raised_from_is_asked_of_its_context() -> None:
     assert [str(path) for path in ROOT.glob("queue_*/**/*.py") if "__cause__" in path.read_text()] == []
 
 
+def test_no_membership_is_asked_of_a_display_with_a_star(setup_script: ModuleType) -> None:
+    """mypyc asks about each element of a display behind `in` by itself, and fails on one with a star."""
+    wrong = []
+    for file in (file for group, _ in setup_script.groups() for file in group):
+        for node in ast.walk(ast.parse(Path(file).read_text())):
+            asked = zip(node.ops, node.comparators, strict=True) if isinstance(node, ast.Compare) else ()
+            for operator, place in asked:
+                starred = any(isinstance(one, ast.Starred) for one in getattr(place, "elts", ()))
+                if isinstance(operator, ast.In | ast.NotIn) and starred:
+                    wrong.append(f"{file}:{node.lineno}")
+    assert wrong == []
+
+
 def imported_classes(tree: ast.Module) -> dict[str, str]:
     """Return the names that a module imports from the suite, with the files that they are from."""
     return {
