@@ -91,9 +91,9 @@ def test_no_membership_is_asked_of_a_display_with_a_star(setup_script: ModuleTyp
     """mypyc asks about each element of a display behind `in` by itself, and fails on one with a star."""
     wrong = []
     for file in (file for group, _ in setup_script.groups() for file in group):
-        for node in ast.walk(ast.parse(Path(file).read_text())):
-            asked = zip(node.ops, node.comparators, strict=True) if isinstance(node, ast.Compare) else ()
-            for operator, place in asked:
+        asked = [node for node in ast.walk(ast.parse(Path(file).read_text())) if isinstance(node, ast.Compare)]
+        for node in asked:
+            for operator, place in zip(node.ops, node.comparators, strict=True):
                 starred = any(isinstance(one, ast.Starred) for one in getattr(place, "elts", ()))
                 if isinstance(operator, ast.In | ast.NotIn) and starred:
                     wrong.append(f"{file}:{node.lineno}")
