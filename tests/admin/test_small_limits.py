@@ -11,13 +11,7 @@ import pytest
 from queue_base.home import Home
 from support.processes.forked import BIN
 from support.processes.suite import Suite, program
-from support.queues.home import make_home
 from support.tools import need
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 @pytest.mark.parametrize(

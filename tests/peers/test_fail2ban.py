@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,12 @@ from queue_base.home import Home
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.sessions import session_log as log
-from support.inject.injectors import shared_home
 from support.processes.suite import wait_until
 from support.smtpd.smtpd_daemon import SmtpdDaemon
 from support.spark.logs.log_files import stamp
 from support.tools import need, need_root
+
+pytestmark = pytest.mark.home("ours", rcpthosts="example.org")
 
 FILTER = Path(__file__).resolve().parents[2] / "packaging" / "fail2ban" / "queue-smtpd.conf"
 WRONG, UNKNOWN, DENIED = replies.BAD_CREDENTIALS, replies.UNKNOWN_RECIPIENT, replies.RELAYING_DENIED
@@ -67,13 +67,6 @@ def test_the_filter_finds_the_client_of_each_refusal_and_nobody_else(tmp_path: P
     words = [need("fail2ban-regex"), "--out", "ip", str(file), f"{FILTER}[mode={mode}]"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.split() == expected, done.stderr
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with shared_home(0) as home:
-        Path(home.control, "rcpthosts").write_text("example.org\n")
-        yield home
 
 
 def test_a_jail_bans_a_client_that_tries_to_relay(home: Home, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ transaction) meets the next job; what smtp-sink took is what was reported as tak
 """
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -17,6 +16,7 @@ JOBS = 3
 # What tests of a timeout wait for, and what a busy machine may need for any other answer.
 TIMEOUT = 3
 PATIENCE = 60
+pytestmark = pytest.mark.home("remote", timeoutremote=str(PATIENCE), connectionidle="20")
 
 GREETING = "greeting failed"
 NAME = "my name was rejected"
@@ -26,11 +26,6 @@ DATA = "failed on DATA command"
 MESSAGE = "failed after I sent the message"
 HARD = "500 5.3.0 Error: command failed"
 SOFT = "450 4.3.0 Error: command failed"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote=str(PATIENCE), connectionidle="20")
 
 
 def outcomes(home: RemoteHome, *options: str, text: bytes = TEXT, jobs: int = JOBS) -> list[tuple[str, str, str]]:

@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -11,15 +10,12 @@ from support.servers.smtp.raw_server import Peer, RawServer
 from support.servers.smtp.smtp_server import SmtpServer
 from support.tools import need
 
+pytestmark = pytest.mark.home("remote")
+
 TEXT = b"From: from@a.example\nSubject: hello\n\nA message.\n.with a dot\n..\n\nIts last line.\n"
 WIRE_SIZE = len(TEXT.replace(b"\n", b"\r\n"))
 SENDER = "from@a.example"
 RECIPIENTS = ["one@b.example", "two@b.example"]
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="20")
 
 
 def swaks(port: int, *options: str) -> None:

@@ -1,31 +1,27 @@
 """A program of this host that speaks SMTP may send to everybody and has no limits; no proxy makes a client one."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from queue_base.home import Home
 from queue_smtpd.sessions.client_facts import is_this_host
-from support.inject.injectors import shared_home
 from support.intake.intake_daemon import IntakeDaemon
 from support.smtpd.smtpd_daemon import SmtpdDaemon
+
+pytestmark = pytest.mark.home(
+    # It takes mail for example.org, and its strangers have narrow limits.
+    "ours",
+    rcpthosts="example.org",
+    smtpdlimits="connections 2\nerrors 1\npause 60",
+    greylist="",
+)
 
 ANN, EVE = "ann@example.net", "eve@example.com"
 EHLO = b"EHLO c.example\r\n"
 RELAYED = b"MAIL FROM:<ann@example.net>\r\nRCPT TO:<eve@example.com>\r\nQUIT\r\n"
 DENIED = b"550 5.7.1 Relaying denied: that domain is not in the list of allowed rcpthosts"
 TAKEN = b"250 2.1.5 Recipient ok"
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    """Yield a home that takes mail for example.org, and whose strangers have narrow limits."""
-    with shared_home(0) as home:
-        Path(home.control, "rcpthosts").write_text("example.org\n")
-        Path(home.control, "smtpdlimits").write_text("connections 2\nerrors 1\npause 60\n")
-        Path(home.control, "greylist").touch()
-        yield home
 
 
 def said(daemon: SmtpdDaemon, sent: bytes) -> bytes:

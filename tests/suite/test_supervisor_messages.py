@@ -14,7 +14,6 @@ import pytest
 from queue_base.home import Home
 from support.processes.forked import BIN
 from support.processes.suite import DEADLINE, Suite
-from support.queues.home import make_home
 
 
 class NotifySocket:
@@ -39,11 +38,6 @@ class NotifySocket:
 
     def close(self) -> None:
         self._socket.close()
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def test_systemd_is_told_of_the_start_a_reload_and_the_stop(

@@ -21,11 +21,11 @@ from queue_wire.control.control_file import CONNECTION, DELIVERY, HUP, NUMBER, S
 from queue_wire.control.registry import FILES
 from support.processes.forked import run_program
 from support.processes.suite import Suite, wait_until
-from support.queues.home import make_home, make_several
+from support.queues.home import make_several
 from support.servers.certificate import make_certificate
 from support.smtpd.smtpd_daemon import SmtpdDaemon, free_ports
 
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed")
+pytestmark = [pytest.mark.filterwarnings("ignore:unclosed"), pytest.mark.home(locals="me.example.org")]
 
 LATER = "not in force yet; queue-start reads it when it starts the suite again"
 INJECTORS = "each program that injects reads it before its next message"
@@ -97,13 +97,6 @@ VALUES = {
 }
 
 DAEMONS = ("queue-send", "queue-todo", "queue-remote", "queue-local", "queue-ondemand", "queue-smtpd")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    made = make_home(tmp_path / "home", split=3)
-    Path(made.control, "locals").write_text("me.example.org\n")
-    return made
 
 
 def config(home: Home, *words: str, code: int = 0) -> str:

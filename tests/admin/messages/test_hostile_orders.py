@@ -19,11 +19,6 @@ pytestmark = pytest.mark.usefixtures("usual_umask")
 ME = os.getuid()
 
 
-@pytest.fixture
-def queue(tmp_path: Path) -> Queue:
-    return Queue(tmp_path / "home")
-
-
 @pytest.mark.parametrize("option", ["--recipient", "--domain", "--sender-domain", "--subject", "--with-reason"])
 @pytest.mark.parametrize("verb", [*VERBS, "list"])
 def test_an_empty_selector_chooses_nothing_and_is_refused(

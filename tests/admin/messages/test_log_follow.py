@@ -210,11 +210,6 @@ def test_the_journal_is_followed_by_journalctl(tmp_path: Path, monkeypatch: pyte
 # The command
 
 
-@pytest.fixture
-def queue(tmp_path: Path) -> Queue:
-    return Queue(tmp_path / "home")
-
-
 @contextmanager
 def following(queue: Queue, *words: str) -> Iterator[Forked]:
     process = fork_piped("queuectl", [str(BIN / "queuectl"), "--home", queue.home.path, "log", "--follow", *words])

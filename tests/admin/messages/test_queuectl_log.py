@@ -28,7 +28,7 @@ from queue_wire.ids import pack_long_id
 from support.inject.qmail_queue import snapshot
 from support.plugins.strategies import garbage
 from support.processes.suite import wait_until
-from support.queues.home import make_home, make_several
+from support.queues.home import make_several
 from support.queues.listed_queue import BIRTH, Queue
 from support.tools import need
 
@@ -104,11 +104,6 @@ def chosen(text: str, birth: int = BIRTH, message: int = 457) -> tuple[list[str]
 
 def run(*words: str) -> int:
     return main(["queuectl", *words])
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home")
 
 
 def test_the_lines_of_one_message_are_chosen_and_no_others() -> None:

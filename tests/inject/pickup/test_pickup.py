@@ -3,7 +3,6 @@
 import os
 import signal
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,18 +24,13 @@ from support.inject.injectors import (
     only,
     queued,
     run,
-    shared_home,
 )
 from support.inject.maildrop import ENVELOPE, leave, maildrop, put, taken
 from support.processes.suite import program
 
+pytestmark = pytest.mark.home("shared")
+
 SMTPD = trusted_users(Owner(OWNER, OWNER)) - {0, OWNER}
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with shared_home() as home:
-        yield home
 
 
 def test_a_user_who_may_not_write_to_the_queue_leaves_mail_in_maildrop(home: Home) -> None:

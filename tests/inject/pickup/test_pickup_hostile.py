@@ -3,7 +3,6 @@
 import os
 import socket
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,20 +18,16 @@ from queue_inject.pickup.file_checks import NotMail, OriginRules
 from queue_inject.pickup.untrusted_directory import Directory
 from queue_wire.files.maildrop import ENVELOPE_MAX, pack_header
 from support.inject.committing import committing
-from support.inject.injectors import OWNER, ROOT, USER, PickupDaemon, only, queued, shared_home, states
+from support.inject.injectors import OWNER, ROOT, USER, PickupDaemon, only, queued, states
 from support.inject.maildrop import ENVELOPE, leave, maildrop, put, set_aside, taken
 from support.processes.suite import wait_until
 from support.queues.home import make_home
 
+pytestmark = pytest.mark.home("shared")
+
 GOOD = pack_header(4) + b"mail" + ENVELOPE
 OTHER = USER + 1
 needs_root = pytest.mark.skipif(not ROOT, reason="needs files of other users")
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with shared_home() as home:
-        yield home
 
 
 def name(number: int) -> str:

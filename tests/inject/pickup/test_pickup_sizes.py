@@ -1,7 +1,7 @@
 """Sizes in maildrop/: a file that consists of holes is not copied, and a group copies a limited number of bytes."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,19 +17,15 @@ from queue_inject.pickup.file_checks import OriginRules
 from queue_inject.pickup.untrusted_directory import Directory
 from queue_wire.files.maildrop import HEADER_LENGTH, pack_envelope, pack_header
 from support.inject.committing import committing
-from support.inject.injectors import ROOT, USER, PickupDaemon, file_limit, queued, shared_home
+from support.inject.injectors import ROOT, USER, PickupDaemon, file_limit, queued
 from support.inject.maildrop import set_aside
 from support.processes.suite import wait_until
 from support.queues.home import make_home
 
+pytestmark = pytest.mark.home("shared")
+
 ENVELOPE = pack_envelope(b"a@b", [b"c@d"])
 GIGABYTES = 8 << 30
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with shared_home() as home:
-        yield home
 
 
 def put(home: Home, number: int, length: int) -> Path:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,12 @@ from support.inject.injectors import (
     file_limit,
     only,
     queued,
-    shared_home,
     states,
 )
 from support.inject.maildrop import ENVELOPE, NAME, leave, maildrop, put, set_aside, taken
 from support.processes.suite import wait_until
+
+pytestmark = pytest.mark.home("shared")
 
 BROKEN = {
     "empty": b"",
@@ -39,12 +39,6 @@ BROKEN = {
     "a long address": pack_header(5) + b"helloFa@b\0T" + b"x" * 2000 + b"\0\0",
     "nothing but NULs": b"\0" * 5000,
 }
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with shared_home() as home:
-        yield home
 
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())

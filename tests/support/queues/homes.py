@@ -2,16 +2,19 @@
 
     pytestmark = pytest.mark.home(23, concurrencyremote="20")  # Buckets, control files.
 
-A mark on a single test counts before that of its file. `home` is one with a queue. In tests/remote it is `remote_home`,
-and in tests/suite `mail` is a site that good mail is sent through.
+A mark on a single test counts before that of its file. A control file whose text is None is not there. `home` is one
+with a queue; in the place of the number of buckets the mark may have the name of another kind, of KINDS. In
+tests/remote it is `remote_home`, and in tests/suite `mail` is a site that good mail is sent through.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
 from queue_base.home import Home
+from support.inject.injectors import shared_home
 from support.local.mailboxes import MailHome, mail_home
 from support.processes.remote_daemon import RemoteHome
 from support.queues.home import make_home
@@ -21,39 +24,63 @@ from support.site import Site, mail_site
 _PATIENCE = {"timeoutconnect": "5", "timeoutremote": "20"}
 
 
-def controls(request: pytest.FixtureRequest) -> dict[str, str]:
+@contextmanager
+def _fresh(path: Path, split: int) -> Iterator[Home]:
+    yield make_home(path / "home", split=split)
+
+
+@contextmanager
+def _remote(path: Path) -> Iterator[RemoteHome]:
+    yield RemoteHome(path, **_PATIENCE)
+
+
+# Every user can reach a shared one, whose queue/ belongs to an account of its own; that of "ours" to who runs tests.
+KINDS: dict[str, Callable[[Path], AbstractContextManager[Home | RemoteHome]]] = {
+    "remote": _remote,
+    "shared": lambda path: shared_home(),
+    "ours": lambda path: shared_home(0),
+}
+
+
+def controls(request: pytest.FixtureRequest) -> dict[str, str | None]:
     """Return name and text of the control files that the marks of a test name."""
-    found: dict[str, str] = {}
+    found: dict[str, str | None] = {}
     for mark in request.node.iter_markers("home"):
         found = {**mark.kwargs, **found}
     return found
 
 
-def _write(home: Home, request: pytest.FixtureRequest) -> None:
+def _write(control: Path, request: pytest.FixtureRequest) -> None:
     for name, text in controls(request).items():
-        Path(home.control, name).write_text(f"{text}\n")
+        if text is None:
+            (control / name).unlink(missing_ok=True)
+        else:
+            (control / name).write_text(f"{text}\n")
 
 
 @pytest.fixture
-def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
-    """Return a fresh home with three buckets, or as many as the mark's first argument says."""
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home | RemoteHome]:
+    """Yield a fresh home with three buckets, or as many as the mark's first argument says, or of the kind it names."""
     mark = request.node.get_closest_marker("home")
-    made = make_home(tmp_path / "home", split=mark.args[0] if mark and mark.args else 3)
-    _write(made, request)
-    return made
+    kind = mark.args[0] if mark and mark.args else 3
+    with _fresh(tmp_path, kind) if isinstance(kind, int) else KINDS[kind](tmp_path) as made:
+        _write(Path(made.control) if isinstance(made, Home) else made.path / "control", request)
+        yield made
 
 
 @pytest.fixture
 def remote_home(request: pytest.FixtureRequest, tmp_path: Path) -> RemoteHome:
     """Return a home with no more than queue-remote looks at, and short time limits."""
-    return RemoteHome(tmp_path, **{**_PATIENCE, **controls(request)})
+    made = RemoteHome(tmp_path, **_PATIENCE)
+    _write(tmp_path / "control", request)
+    return made
 
 
 @pytest.fixture
 def mail(request: pytest.FixtureRequest) -> Iterator[MailHome]:
     """Yield a home whose alias/ is a mailbox that everybody can walk to."""
     with mail_home() as made:
-        _write(made.home, request)
+        _write(Path(made.home.control), request)
         yield made
 
 
@@ -61,5 +88,5 @@ def mail(request: pytest.FixtureRequest) -> Iterator[MailHome]:
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     """Yield a home in memory with a maildir behind every local address."""
     with mail_site() as made:
-        _write(made.home, request)
+        _write(Path(made.home.control), request)
         yield made
