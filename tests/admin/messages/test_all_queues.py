@@ -1,4 +1,4 @@
-"""queuectl in a home with several queues: it acts on all, names the queue, and understands the names of messages."""
+"""queuectl init, repair, adopt and copy with several queues; transcripts/several_queues.txt has the other commands."""
 
 import json
 import os
@@ -44,95 +44,6 @@ def lines(capfd: pytest.CaptureFixture[str]) -> list[str]:
     return capfd.readouterr().out.splitlines()
 
 
-def test_list_names_the_queue_of_each_message(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
-    a, b = site.inject("a"), site.inject("b")
-    assert site.run("list") == 0
-    assert [line.split()[0] for line in lines(capfd)] == [f"a/{a}", f"b/{b}"]
-    assert site.run("--queue", "b", "list", "-0") == 0
-    assert lines(capfd) == [f"b/{b}\0"]
-    assert site.run("list", "--format", "json") == 0
-    assert [(each["queue"], each["id"]) for each in map(json.loads, lines(capfd))] == [
-        ("a", f"a/{a}"), ("b", f"b/{b}")
-    ]  # fmt: skip
-    assert site.run("list", "--sender", "nobody@example.org") == 1
-    assert site.run("list", f"b/{b}", a) == 0
-    assert [line.split()[0] for line in lines(capfd)] == [f"a/{a}", f"b/{b}"]
-
-
-def test_an_id_is_found_with_the_name_of_its_queue_and_without(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
-    site.inject("a")
-    b = site.inject("b")
-    for name in (b, f"b/{b}"):
-        assert site.run("show", name) == 0
-        assert lines(capfd)[0] == f"message: b/{b}"
-    assert site.run("--queue", "a", "show", f"b/{b}") == 100
-    assert site.run("show", f"c/{b}") == 100
-    assert site.run("show", f"a/{b}") == 1
-    said = capfd.readouterr().err
-    assert f"unable to use c/{b}: there is no queue c in a, b" in said
-
-
-def test_an_id_that_several_queues_have_is_an_error_with_both(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
-    a = site.inject("a")
-    number, split = int(a.partition("-")[0]), 23
-    for kind in ("mess", "todo"):
-        there = f"{site.home.queues['b']}/{kind}/{number % split}/{number}"
-        os.link(f"{site.home.queues['a']}/{kind}/{number % split}/{number}", there)
-    assert site.run("hold", a) == 100
-    assert f"unable to use {a}: there are a/{a} and b/{a}; name one of them" in capfd.readouterr().err
-    assert site.run("hold", f"b/{a}") == 0
-    assert lines(capfd) == ["queue b: held 1 message"]
-    assert site.run("list", "--held") == 0
-    (line,) = lines(capfd)
-    assert line.startswith(f"b/{a} ")
-
-
-def test_changes_are_made_in_all_queues_and_their_answers_name_them(
-    site: Site, capfd: pytest.CaptureFixture[str]
-) -> None:
-    a, b = site.inject("a"), site.inject("b", b"carl@example.org")
-    assert site.run("hold", "--all", "--dry-run") == 0
-    assert lines(capfd) == [f"a/{a}", f"b/{b}"]
-    assert site.run("hold", "--sender", "carl@example.org") == 0
-    assert lines(capfd) == ["queue a: held 0 messages", "queue b: held 1 message"]
-    assert site.run("delete", a, f"b/{b}", "b/1-a") == 0
-    shown = capfd.readouterr()
-    assert shown.out.splitlines() == ["queue a: deleted 1 message", "queue b: deleted 1 message"]
-    assert shown.err.splitlines() == ["b/1-a: no such message"]
-    assert site.run("delete", a) == 1
-    capfd.readouterr()
-    assert site.run("list") == 0
-    assert not lines(capfd)
-
-
-def test_totals_are_shown_for_each_queue_below_its_name(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
-    site.inject("a")
-    assert site.run("stat") == 111  # No queue-send runs.
-    shown = lines(capfd)
-    assert shown[:2] == ["queue a:", "messages in queue: 1"]
-    assert shown[shown.index("queue b:") + 1] == "messages in queue: 0"
-    assert site.run("shape", "--format", "json") == 0
-    assert {json.loads(line)["queue"] for line in lines(capfd)} == {"a", "b"}
-    assert site.run("mailq") == 0
-    assert lines(capfd)[-1] == "-- 0 Kbytes in 1 Request."
-
-
-def test_a_queue_whose_disk_is_not_there_does_not_keep_commands_from_the_others(
-    site: Site, capfd: pytest.CaptureFixture[str]
-) -> None:
-    b = site.inject("b")
-    path = site.home.queues["a"]
-    os.rename(path, path + ".out")
-    assert site.run("list") == 111
-    shown = capfd.readouterr()
-    assert [line.split()[0] for line in shown.out.splitlines()] == [f"b/{b}"]
-    assert shown.err.startswith(f"queuectl: queue a: unable to read {path}/mess: no such file or directory")
-    assert site.run("show", b) == 0
-    capfd.readouterr()
-    assert site.run("mailq") == 111
-    assert "in 1 Request" in capfd.readouterr().out
-
-
 @pytest.mark.parametrize("words", [["log", "--follow"], ["adopt", "--undo"]])
 def test_what_works_on_one_queue_asks_for_its_name(
     site: Site, capfd: pytest.CaptureFixture[str], words: list[str]
@@ -142,43 +53,6 @@ def test_what_works_on_one_queue_asks_for_its_name(
     assert site.run(*words) == 100
     said = capfd.readouterr().err
     assert "--queue" in said and "a, b" in said
-
-
-def test_top_ranks_each_queue(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
-    site.inject("b")
-    assert site.run("top") == 0
-    shown = lines(capfd)
-    assert shown[0] == "queue a:" and shown[2].split() == ["0", "0", "0", "TOTAL"]
-    assert shown[3] == "queue b:" and shown[6].split()[-1] == "example.net"
-    assert site.run("top", "--format", "json") == 0
-    assert [json.loads(line)["queue"] for line in lines(capfd)] == ["b"]
-
-
-def test_copies_for_the_postmaster_are_listed_shown_and_removed_by_the_names_of_their_queues(
-    site: Site, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert site.run("postman", "list") == 1
-    for queue, name in (("a", "1_no-date"), ("b", "1_no-date"), ("b", "2_no-date")):
-        Path(site.home.queues[queue], "postman", name).write_bytes(queue.encode() + b" " + name.encode())
-    assert site.run("postman", "list") == 0
-    assert [line.split()[0] for line in lines(capfd)] == ["a/1_no-date", "b/1_no-date", "b/2_no-date"]
-    assert site.run("postman", "list", "--format", "json") == 0
-    first = json.loads(lines(capfd)[0])
-    assert (first["queue"], first["copy"]) == ("a", "a/1_no-date")
-    for name in ("b/2_no-date", "2_no-date"):
-        assert site.run("postman", "show", name) == 0
-        assert capfd.readouterr().out == "b 2_no-date"
-    for name in ("c/2_no-date", "a/../mess"):
-        assert site.run("postman", "show", name) == 100
-    capfd.readouterr()
-    assert site.run("postman", "show", "1_no-date") == 100
-    assert "unable to use 1_no-date: there are a/1_no-date and b/1_no-date; name one" in capfd.readouterr().err
-    assert site.run("postman", "remove", "a/1_no-date", "2_no-date", "--dry-run") == 0
-    assert lines(capfd) == ["a/1_no-date", "b/2_no-date"]
-    assert site.run("postman", "remove", "a/1_no-date", "b/7_no-date") == 1
-    assert site.run("postman", "remove", "--all") == 0
-    capfd.readouterr()
-    assert site.run("postman", "list") == 1
 
 
 def test_repair_mends_each_queue_and_goes_on_if_one_is_in_use(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
@@ -241,19 +115,6 @@ def test_a_copy_has_all_queues_or_the_one_that_is_named(
     assert site.run("copy", f"{tmp_path}/none") == 111
     assert not Path(f"{tmp_path}/none").exists() and not Path(f"{tmp_path}/none.new").exists()
     assert site.home.queues["a"] in capfd.readouterr().err
-
-
-def test_the_name_of_the_only_queue_changes_nothing(
-    tmp_path: Path, usual_umask: None, capfd: pytest.CaptureFixture[str]
-) -> None:
-    site = Site(tmp_path / "home")
-    Path(site.home.control, "queues").write_text("b\n")
-    site.home = Home(site.home.path)
-    b = site.inject("b")
-    for words in (["list"], ["--queue", "b", "list"]):
-        assert site.run(*words) == 0
-        assert lines(capfd)[0].split()[0] == b
-    assert site.run("--queue", "a", "list") == 100
 
 
 def test_init_makes_all_queues_and_a_service_for_each(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -33,11 +33,6 @@ CODED = b"From: a@b\nSUBJECT: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\n =?iso-8859-1?q?_aus_
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Queue:
-    return Queue(tmp_path / "home")
-
-
-@pytest.fixture
 def mails(queue: Queue) -> dict[str, int]:
     """A spammer's message, a long one, one that is queued, one on hold, one that is deleted."""
     found = {}
@@ -322,18 +317,6 @@ def test_list_is_sorted_and_limited(
     assert wanted is None or line.startswith(f"{mails[wanted]}-")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["--size", "100"], ["--size", "+x"], ["--uid", "joe"], ["--older-than", "x"], ["--state", "lost"]],
-)
-def test_a_selector_that_makes_no_sense_is_a_usage_error(
-    queue: Queue, words: list[str], capfd: pytest.CaptureFixture[str]
-) -> None:
-    for command in (["list"], ["delete"]):
-        assert queue.run(*command, *words) == 100
-        assert capfd.readouterr().err.count("\n") == 1
-
-
 def test_a_size_is_at_least_or_at_most() -> None:
     assert unpack_size("+2k")[0] == 2048 and unpack_size("-1M") == (0, 1 << 20)
     with pytest.raises(Usage):
@@ -356,26 +339,3 @@ def test_no_subject_is_too_odd_to_be_read(queue: Queue, header: bytes, subject: 
     found = read_subject(queue.layout, message)
     assert subject is None or found == subject
     assert time.process_time() - begun < 1
-
-
-@pytest.mark.usefixtures("usual_umask")
-def test_limit_changes_no_more_messages_than_it_says(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
-    for _ in range(3):
-        queue.classified(remote=b"Tc@d\0")
-    for verb, done in (("hold", "held"), ("release", "released"), ("bounce", "bounced")):
-        assert queue.run(verb, "--all", "--limit", "2") == 0
-        assert f"{done} 2 messages" in capsys.readouterr().out
-    assert queue.run("delete", "--domain", "d", "-n", "1", "--dry-run") == 0
-    assert len(capsys.readouterr().out.splitlines()) == 1
-
-
-@pytest.mark.usefixtures("usual_umask")
-@pytest.mark.parametrize("verb", ["list", "delete"])
-def test_the_former_name_of_the_selector_by_reason_is_taken_and_not_shown(
-    queue: Queue, capsys: pytest.CaptureFixture[str], verb: str
-) -> None:
-    for option in ("--reason", "--with-reason"):
-        assert queue.run(verb, option, "no such text") == 1
-    assert queue.run(verb, "--help") == 0
-    shown = capsys.readouterr().out
-    assert "--with-reason TEXT" in shown and " --reason" not in shown

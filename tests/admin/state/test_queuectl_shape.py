@@ -21,7 +21,6 @@ from queue_admin.views.age_table import AgeTable, shape_domain
 from queue_admin.views.queue_walk import PIECE, QueueWalk
 from queue_base.errors import Temporary
 from queue_base.queue.marks_file import MarksFile
-from queue_wire.files.hold_mark import HoldOrder, order_mark, pack_mark
 from queue_wire.files.marks import DoneMarks, identify
 from side_by_side.mail import Routes
 from side_by_side.postfix import Postfix
@@ -35,11 +34,6 @@ from support.servers.ports import free_port
 from support.tools import need, need_root
 
 MINUTE = 60
-
-
-@pytest.fixture
-def queue(tmp_path: Path) -> Queue:
-    return Queue(tmp_path / "home")
 
 
 class Twins:
@@ -191,38 +185,6 @@ def test_recipients_that_are_marked_done_do_not_count(queue: Queue, capsys: pyte
     assert [(row["domain"], row["T"]) for row in map(json.loads, lines(capsys))] == [("TOTAL", 1), ("left.example", 1)]
 
 
-def test_a_message_is_in_the_queue_that_its_files_say(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
-    queue.queued(recipients=(b"a@incoming",))
-    queue.classified(remote=b"Ta@active\0", due=5)
-    both = queue.classified(remote=b"Ta@deferred\0", local=b"Tb@also.active\0")
-    os.utime(queue.layout.hashed("local", both), (5, 5))
-    queue.classified(remote=b"Ta@later\0")
-    held, corrupt = queue.classified(remote=b"Ta@hold\0"), queue.queued(recipients=(b"a@corrupt",))
-    queue.put(queue.layout.hashed("hold", held), b"why\n")
-    queue.put(queue.layout.hashed("corrupt", corrupt), b"why\n")
-    for deleted in (queue.classified(remote=b"Ta@deleted\0"), queue.queued(recipients=(b"b@deleted",))):
-        queue.put(queue.layout.hashed("hold", deleted), pack_mark(order_mark(HoldOrder.DELETE)))
-    queue.mess()  # It is being injected, and has no recipients yet.
-    expected = {
-        (): {"incoming", "active", "also.active", "deferred"},
-        ("incoming",): {"incoming"},
-        ("active",): {"active", "also.active", "deferred"},
-        ("deferred",): {"later"},
-        ("hold", "corrupt"): {"hold", "corrupt"},
-    }
-    for names, domains in expected.items():
-        assert queue.run("shape", "--format", "json", *names) == 0
-        assert {json.loads(line)["domain"] for line in lines(capsys)} == {"TOTAL", *domains}
-
-
-def test_json_has_a_key_for_each_column(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
-    queue.classified(remote=b"Ta@b\xff\x1b\0")
-    assert queue.run("shape", "--format", "json", "-b", "3", "deferred") == 0
-    total, row = map(json.loads, lines(capsys))
-    assert total == {"domain": "TOTAL", "T": 1, "5": 0, "10": 0, "10+": 1}
-    assert row["domain"] == "b\\xff\\x1b"
-
-
 def test_a_message_with_very_many_recipients_is_read_in_pieces(
     queue: Queue, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,24 +192,6 @@ def test_a_message_with_very_many_recipients_is_read_in_pieces(
     queue.classified(remote=b"".join(b"Tu%d@long.example\0" % one for one in range(number)) + b"Dx@done.example\0")
     assert queue.run("shape", "--format", "json", "deferred") == 0
     assert [json.loads(line)["T"] for line in lines(capsys)] == [number, number]
-
-
-def test_what_cannot_be_read_is_counted_on_stderr_and_the_rest_is_shown(
-    queue: Queue, capfd: pytest.CaptureFixture[str]
-) -> None:
-    queue.classified(remote=b"Ta@good\0")
-    queue.classified(remote=b"garbage")
-    os.mkfifo(queue.layout.hashed("remote", queue.classified()))
-    torn = queue.queued()
-    queue.put(queue.layout.todo(torn), b"u1\0Fa")
-    gone = queue.queued()
-    os.unlink(queue.layout.todo(gone))
-    for stray in ("todo/0/nobody", "remote/0/007x", "info/1/23"):
-        queue.put(f"{queue.home.queue}/{stray}", b"")
-    assert queue.run("shape", "--format", "json", "incoming", "active", "deferred") == 0
-    out, err = capfd.readouterr()
-    assert [json.loads(line)["domain"] for line in out.splitlines()] == ["TOTAL", "good"]
-    assert err.startswith("queuectl: warning: messages that could not be read: 2;")
 
 
 def test_shape_changes_nothing(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:

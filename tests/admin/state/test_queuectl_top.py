@@ -1,4 +1,4 @@
-"""queuectl top: rankings of the queue, and the live view on a terminal."""
+"""queuectl top: the live view on a terminal, and rankings; transcripts/top.txt has what it prints of a queue."""
 
 import fcntl
 import json
@@ -12,7 +12,6 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -25,17 +24,11 @@ from queue_admin.views.ranking import Ranking, reason_key
 from queue_base.home import Home
 from queue_base.queue.class_trees import make_class_tree
 from queue_wire.admin.figure import Figure
-from queue_wire.files.last_result import pack_header, pack_result
 from support.processes.suite import program
-from support.queues.listed_queue import BIRTH, Queue, lines
+from support.queues.listed_queue import Queue, lines
 from support.send.scripted_send import ScriptedSend
 
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
-
-
-@pytest.fixture
-def queue(tmp_path: Path) -> Queue:
-    return Queue(tmp_path / "home")
 
 
 def rows(queue: Queue, capsys: pytest.CaptureFixture[str], *words: str) -> list[tuple[str, int, int, int]]:
@@ -64,30 +57,6 @@ def test_several_processes_count_the_same_as_one(
     assert shown[0] == shown[1]
 
 
-def test_each_ranking_counts_messages_recipients_and_bytes(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
-    queue.classified(b"a@List.example", remote=b"Tx@one.example\0Ty@One.example\0Tz@two.example\0Dq@two.example\0")
-    queue.classified(b"", local=b"Tjoe@two.example\0")
-    queue.queued(b"a@List.example", (b"x@one.example",))
-    queue.classified(b"done@nobody", remote=b"Dx@gone.example\0")
-    for message in range(2):
-        data = b"Received: (qmail 9 invoked by uid 1000); 1 Jan 2026 00:00:00 -0000\nSubject: x%d\n\n" % message
-        named = queue.mess(data)
-        queue.put(queue.layout.hashed("info", named), b"Fspam@x\0")
-        queue.put(queue.layout.hashed("remote", named), b"Tv@victim.example\0")
-    size = len(data)
-    assert rows(queue, capsys) == [
-        ("one.example", 2, 3, 36), ("victim.example", 2, 2, 2 * size), ("two.example", 2, 2, 36),
-    ]  # fmt: skip
-    assert rows(queue, capsys, "--by", "sender") == [
-        ("a@List.example", 2, 4, 36), ("spam@x", 2, 2, 2 * size), ("<>", 1, 1, 18),
-    ]  # fmt: skip
-    assert rows(queue, capsys, "--by", "sender-domain", "--limit", "1") == [("list.example", 2, 4, 36)]
-    assert rows(queue, capsys, "--by", "uid") == [
-        ("(unknown)", 2, 4, 36), ("1000", 2, 2, 2 * size), ("1", 1, 1, 18),
-    ]  # fmt: skip
-    assert rows(queue, capsys, "incoming") == [("one.example", 1, 1, 18)]
-
-
 def test_messages_are_ranked_by_their_class(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
     queue.queued()
     queue.classified(remote=b"Tx@y\0")
@@ -99,40 +68,6 @@ def test_messages_are_ranked_by_their_class(queue: Queue, capsys: pytest.Capture
     queue.put(queue.layout.hashed("info", broken), b"Fa@b\0Q")
     found = {key: numbers[:2] for key, *numbers in rows(queue, capsys, "--by", "priority")}
     assert found == {"(the first class)": [2, 2], "bulk": [2, 3], "(unknown)": [1, 1]}
-
-
-def test_messages_are_ranked_by_the_reason_of_their_last_deferral(
-    queue: Queue, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for number, name in enumerate((b"joe", b"ann", b"sue")):
-        message = queue.classified(remote=b"T%s@b.example\0" % name)
-        text = b"Connected.\nRemote host said: 450 4.2.0 <%s@b.example>: try later, %d2345678" % (name, number)
-        record = pack_result("remote", 0, 1_763_813_481, b"b.example", text)
-        Path(queue.layout.hashed("last", message)).write_bytes(pack_header(BIRTH) + record)
-    queue.queued()
-    assert rows(queue, capsys, "--by", "reason") == [
-        ("450 4.2.0 *: try later, *", 3, 3, 54),
-        ("(none: not deferred yet, or its destination is dead)", 1, 1, 18),
-    ]
-
-
-def test_the_results_of_recipients_that_are_done_do_not_count(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
-    message = queue.classified(remote=b"Djoe@b.example\0Tann@b.example\0")
-    records = [pack_result("remote", at, 1_763_813_481, b"b.example", text) for at, text in ((0, b"one"), (15, b"two"))]
-    Path(queue.layout.hashed("last", message)).write_bytes(pack_header(BIRTH) + b"".join(records))
-    assert rows(queue, capsys, "--by", "reason") == [("two", 1, 1, 18)]
-    assert queue.run("list", "--reason", "two") == 0
-    assert queue.run("list", "--reason", "one") == 1
-
-
-def test_the_table_begins_with_the_total(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
-    queue.classified(remote=b"Tx@one.exa\x1bmple\0")
-    assert queue.run("top") == 0
-    assert [line.split() for line in lines(capsys)] == [
-        ["messages", "recipients", "bytes", "domain"],
-        ["1", "1", "18", "TOTAL"],
-        ["1", "1", "18", "one.exa\\x1bmple"],
-    ]
 
 
 def test_keys_beyond_a_number_count_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,10 @@ SOON = 4_000_000_000
 
 
 class Queue:
-    """A queue to put messages into; `flat` as in make_home."""
+    """A queue to put messages into: that of a home, or of a new one at a path; `flat` as in make_home."""
 
-    def __init__(self, path: Path, flat: bool = False) -> None:
-        self.home: Home = make_home(path, flat=flat)
+    def __init__(self, place: Path | Home, flat: bool = False) -> None:
+        self.home: Home = place if isinstance(place, Home) else make_home(place, flat=flat)
         self.layout: Layout = open_layout(self.home.queue)
 
     def put(self, path: str, data: bytes, when: float = BIRTH / 1e6) -> None:
