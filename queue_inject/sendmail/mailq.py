@@ -43,7 +43,9 @@ def _run_queuectl(home: Home, arguments: list[str], nothing: bytes) -> int:
         return 0
     except OSError as error:
         raise Temporary(f"unable to run {words[1]}: {reason(error)}; try again") from error
-    return {0: 0, NOTHING_MATCHED: 0, PERMANENT: USAGE}.get(child.returncode, TEMPORARY)
+    # An id that is none is an error; that nothing was chosen is none.
+    absent = USAGE if "--" in arguments else 0
+    return {0: 0, NOTHING_MATCHED: absent, PERMANENT: USAGE}.get(child.returncode, TEMPORARY)
 
 
 def _copy(handle: int) -> bool:

@@ -51,7 +51,7 @@ class Place:
         self.suite = top / "opt/suite"
         self.notes = top / "notes"
         self._python = top / "python"
-        paths = "\n".join([str(BIN.parent), *(path for path in sys.path if path.endswith("site-packages"))]) + "\n"
+        paths = "\n".join([str(BIN.parent), str(BIN.parent / "spark"), *(path for path in sys.path if path.endswith("site-packages"))]) + "\n"
         self._python.write_text(PYTHON.format(python=sys.executable, pip=PIP.format(notes=self.notes), paths=paths))
         self._python.chmod(0o755)
 
