@@ -51,7 +51,8 @@ class Place:
         self.suite = top / "opt/suite"
         self.notes = top / "notes"
         self._python = top / "python"
-        paths = "\n".join([str(BIN.parent), str(BIN.parent / "spark"), *(path for path in sys.path if path.endswith("site-packages"))]) + "\n"
+        libraries = [path for path in sys.path if path.endswith("site-packages")]
+        paths = "".join(f"{path}\n" for path in (BIN.parent, BIN.parent / "spark", *libraries))
         self._python.write_text(PYTHON.format(python=sys.executable, pip=PIP.format(notes=self.notes), paths=paths))
         self._python.chmod(0o755)
 
