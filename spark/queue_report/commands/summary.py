@@ -2,9 +2,7 @@
 
 from queue_base.errors import Temporary, complain
 from queue_report.lake.build import Summary, describe_lines
-
-# The name of lines that could not be read, among the kinds.
-UNREADABLE = "quarantine"
+from queue_report.schema.columns import UNREADABLE
 
 
 def print_build(summary: Summary) -> None:

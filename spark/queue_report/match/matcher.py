@@ -16,6 +16,7 @@ from queue_report.match.rows import TEXT_MAX, Rows, fill
 from queue_report.match.stamps import IS_STAMPED
 from queue_report.match.state import State
 from queue_report.match.text import escape
+from queue_report.schema.columns import UNREADABLE
 
 # What a rule raises that fails on what it was given.
 BUGS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, AssertionError)
@@ -85,7 +86,7 @@ class Matcher:
 
     def _refuse(self, block: Block, number: int, reason: str) -> None:
         """Add a line that could not be read to the quarantine."""
-        self.counts["quarantine"] += 1
+        self.counts[UNREADABLE] += 1
         time_ns = int(block.times[number]) if block.has_stamp[number] else None
         # A character has four bytes at most; what is cut in two here is behind the last that is kept.
         text = escape(block.line(number)[: 4 * TEXT_MAX + 4]).decode()[:TEXT_MAX]

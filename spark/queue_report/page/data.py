@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from queue_report.page.scales import Bins
 
-# Kinds of lines among the counts of `streams`: lines that could not be read; the end of a run that lost a daemon; the
-# first line of a run after one that logged no end.
-UNREADABLE, DIED, CRASHED = "quarantine", "died", "crash"
+# Kinds of lines among the counts of `streams`: the end of a run that lost a daemon; the first line of a run after one
+# that logged no end.
+DIED, CRASHED = "died", "crash"
 # A line that needs a person.
 ALERT = "alert"
 

@@ -7,9 +7,10 @@ sentences that a person would want to read; none where all is as always.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from queue_report.page.data import ALERT, CRASHED, DIED, UNREADABLE, Day, Origin, PageData
+from queue_report.page.data import ALERT, CRASHED, DIED, Day, Origin, PageData
 from queue_report.page.markup import log_text, name_text, queue_text, reply_text, time_text
 from queue_report.page.scales import DAY, HOUR, MINUTE, duration, number, plural, share
+from queue_report.schema.columns import UNREADABLE
 from queue_wire.html import Child, Markup, join, tag
 
 # How bad it is: something is broken; somebody should look; all is well; for information.

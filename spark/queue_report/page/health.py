@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from queue_report.page.data import ALERT, CRASHED, DIED, UNREADABLE, Channel, PageData
+from queue_report.page.data import ALERT, CRASHED, DIED, Channel, PageData
 from queue_report.page.markup import (
     Column,
     figure,
@@ -19,6 +19,7 @@ from queue_report.page.markup import (
 )
 from queue_report.page.plots import SMALL, Plot, Series, lines
 from queue_report.page.scales import duration, linear_scale, share
+from queue_report.schema.columns import UNREADABLE
 from queue_wire.html import Child, Markup, tag
 
 # Rows of tables. What is left out is said.

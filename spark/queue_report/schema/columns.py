@@ -15,6 +15,8 @@ _LIFE = {**_PLACE, "key": "string", "id": "long"}
 
 # What a delivery's row has of its message, and deliveries in flight and their limits.
 OF_MESSAGE, LEVEL = tuple(_OF_MESSAGE), tuple(_LIMITS)
+# The kind that lines of `quarantine` are counted under.
+UNREADABLE = "quarantine"
 
 # Messages that have ended. key: "<id>.<first_ns>", one life of an inode number within its stream; the
 # second that begins with that stamp has ".2" behind it, and so on. id: that number.

@@ -18,6 +18,7 @@ from typing import Protocol, TextIO
 from queue_base.errors import Failure, Temporary
 from queue_report.lake.build import Summary
 from queue_report.lake.lake import LaterLake
+from queue_report.schema.columns import UNREADABLE
 from queue_report.watch.clock import Clock, Wish
 from queue_report.watch.timetable import Timetable
 
@@ -148,5 +149,5 @@ def describe_batch(summary: Summary) -> str:
     # What is pending is written anew each time, so it tells nothing.
     rows = sum(number for table, number in summary.rows.items() if table != "pending")
     said = f"{sum(summary.lines.values())} lines of {queues}, {rows} rows"
-    bad = summary.lines.get("quarantine", 0)
+    bad = summary.lines.get(UNREADABLE, 0)
     return f"{said}, {bad} quarantined" if bad else said
